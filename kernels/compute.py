@@ -1,0 +1,155 @@
+"""Seconds that one GPU computes: an average block, the ends of the model, the optimizer's update.
+
+Two laws.  With ``efficiency`` (eta) given, all FLOP of forward and backward run at eta F and nothing else takes time: backward
+is exactly twice forward plus what is recomputed.  Without it, the calibrated law (T = b s/cp tokens of a micro-batch):
+
+    GEMM        max( (FLOP + F_half) / (F e_0),  16-bit bytes of matrix, input and output / (B_hbm e_m) )
+                = FLOP / (F e), e = e_0 x/(x + F_half), x the FLOP of this multiplication on this GPU; backward is two of them
+    core        attention FLOP / (F e_a); a head_dim that is no multiple of 8 costs UNALIGNED times as much
+    the rest    m_f (22 T h' + (4 + 2 gated) T f/tp) / (B_hbm e_m), h' = h/tp with sequence parallelism
+                norms, residuals and dropout, activation; experts add 8 T top_k h/tp for their permutations; backward twice
+    host        a block and micro-batch take at least t_host: forward and backward grow by max(1, t_host / (f + beta))
+
+The update reads and writes fp32 parameter and moments (24 bytes), reads the gradient and writes the low-precision parameter,
+under both laws: it has no FLOP to be efficient at.
+"""
+
+from typing import NamedTuple
+
+from .memory import shards
+from .ops import choose, clip, floor, maximum, minimum, where
+from .work import FULL, NONE, SELECTIVE, sequence_ranks
+
+UNALIGNED = 8.0
+"""Cost of an attention core whose head_dim is no multiple of 8, against an aligned one: without tensor cores."""
+
+
+class Compute(NamedTuple):
+    """Seconds per micro-batch of one GPU (the update: per step)."""
+
+    block_forward_s: object
+    block_backward_s: object  # dgrad + wgrad
+    block_dgrad_s: object  # with what is recomputed
+    block_wgrad_s: object
+    head_forward_s: object
+    head_backward_s: object
+    embedding_forward_s: object
+    embedding_backward_s: object
+    optimizer_first_s: object
+    optimizer_middle_s: object
+    optimizer_last_s: object
+    core_forward_s: object  # the attention core's part of block_forward_s
+    gemm_forward_s: object  # the matrix multiplications' part of block_forward_s
+    block_hbm_s: object  # part of forward + backward that memory bandwidth adds to the FLOP's time
+    head_hbm_s: object
+
+
+def compute(x, work):
+    """The :class:`Compute` of inputs ``x`` and their :class:`~kernels.work.Work`."""
+    tokens = x.micro_batch * x.seq_len / x.cp
+    law = _first_order if x.efficiency is not None else _calibrated
+    updates = optimizer_seconds(x, work)
+    return law(x, work, tokens)._replace(
+        optimizer_first_s=updates[0], optimizer_middle_s=updates[1], optimizer_last_s=updates[2]
+    )
+
+
+def optimizer_seconds(x, work):
+    """Seconds of the update on the first, a middle and the last stage (one stage: all of it, three times).
+
+    ZeRO-1 and above update only the shard of this rank, as model states are sharded in memory.py.
+    """
+    touched = 24 + x.grad_bytes + where(x.param_bytes < 4, x.param_bytes, 0.0)
+    rate = 0.0 if x.hbm_gbytes_per_s is None else touched / (x.hbm_gbytes_per_s * x.hbm_efficiency)
+    dense, experts = shards(x, 1)
+    blocks = x.layers / x.pp * (work.block_params / dense + work.block_expert_params / experts)
+    first, last = work.embedding_params / dense, work.head_params / dense
+    return (
+        rate * (blocks + where(x.pp > 1, first, first + last)),
+        rate * where(x.pp > 1, blocks, blocks + first + last),
+        rate * (blocks + where(x.pp > 1, last, first + last)),
+    )
+
+
+def _first_order(x, work, tokens):
+    """Every FLOP at one fraction of peak, nothing else."""
+    per_flop = tokens / (x.tp * x.efficiency * x.peak_tflops)
+    forward = work.block_flop * per_flop
+    core = work.attention_flop * per_flop
+    again = work.recompute_flop * per_flop
+    head = work.head_flop * per_flop
+    return Compute(
+        block_forward_s=forward,
+        block_backward_s=2 * forward + again,
+        block_dgrad_s=forward + core + again,
+        block_wgrad_s=forward - core,
+        head_forward_s=head,
+        head_backward_s=2 * head,
+        embedding_forward_s=0.0,
+        embedding_backward_s=0.0,
+        optimizer_first_s=0.0,
+        optimizer_middle_s=0.0,
+        optimizer_last_s=0.0,
+        core_forward_s=core,
+        gemm_forward_s=forward - core,
+        block_hbm_s=0.0,
+        head_hbm_s=0.0,
+    )
+
+
+def _calibrated(x, work, tokens):
+    """The calibrated law of the module's docstring."""
+    per_byte = 1 / (x.hbm_gbytes_per_s * x.hbm_efficiency)
+    element = choose(x.dtype, {0: lambda: 2.0, 1: lambda: 2.0, 2: lambda: 2.0, 3: lambda: 4.0})
+
+    def gemm(one):
+        """Seconds of a multiplication, and of its FLOP alone."""
+        flop_s = (one.flop * tokens + x.gemm_half_flop) / (x.peak_tflops * x.gemm_efficiency)
+        bytes_s = (one.weight + one.width * tokens) * (element * per_byte)
+        return one.share * maximum(flop_s, bytes_s), one.share * flop_s
+
+    timed = [gemm(one) for one in work.gemms]
+    gemms, gemms_flop = sum(t for t, _ in timed), sum(t for _, t in timed)
+    core = work.attention_flop * tokens / (x.tp * x.peak_tflops * x.attention_efficiency) * _unaligned(x)
+    rest = x.memory_bytes_factor * block_bytes(x, work) * tokens * (element / 2 * per_byte)
+    forward = gemms + core + rest
+    again = choose(x.recompute, {NONE: lambda: 0.0, SELECTIVE: lambda: core, FULL: lambda: forward})
+    backward = 2 * forward + again
+    passes = choose(x.recompute, {NONE: lambda: 3.0, SELECTIVE: lambda: 3.0, FULL: lambda: 4.0})
+    hbm = passes * (gemms - gemms_flop + rest)
+    stretch = maximum(1.0, x.host_time_ms / (forward + backward))
+
+    head, head_flop = gemm(work.head_gemm)
+    logits = x.memory_bytes_factor * minimum(x.vocab, 1) * tokens * (6 * x.vocab / x.tp + 4 * x.hidden) * per_byte
+    rows = x.memory_bytes_factor * minimum(x.vocab, 1) * tokens * x.hidden * (element * per_byte)
+    return Compute(
+        block_forward_s=forward * stretch,
+        block_backward_s=backward * stretch,
+        block_dgrad_s=(backward - gemms) * stretch,
+        block_wgrad_s=gemms * stretch,
+        head_forward_s=head + logits,
+        head_backward_s=2 * head + logits,
+        embedding_forward_s=2 * rows,
+        embedding_backward_s=5 * rows,
+        optimizer_first_s=0.0,
+        optimizer_middle_s=0.0,
+        optimizer_last_s=0.0,
+        core_forward_s=core * stretch,
+        gemm_forward_s=gemms * stretch,
+        block_hbm_s=hbm,
+        head_hbm_s=3 * (head - head_flop) + 2 * logits,
+    )
+
+
+def block_bytes(x, work):
+    """Least bytes per token that the memory-bound operations of a block's forward move, with 16-bit elements."""
+    moe = work.moe_share
+    width = (1 - moe) * x.ffn + moe * x.expert_ffn * (x.top_k + x.shared_experts)
+    return 22 * x.hidden / sequence_ranks(x) + (4 + 2 * x.gated_mlp) * width / x.tp + 8 * moe * x.top_k * x.hidden / x.tp
+
+
+def _unaligned(x):
+    """UNALIGNED where head_dim is a whole number but no multiple of 8, else 1 (a real-valued shape counts as aligned)."""
+    eighths = x.head_dim / 8
+    rest = eighths - floor(eighths)
+    return 1 + (UNALIGNED - 1) * clip(8 * rest, 0, 1)
