@@ -13,7 +13,6 @@ One text serves NumPy and jax: an expression applies operators and, for function
 """
 
 import ast
-import difflib
 import math
 import operator
 import sys
@@ -21,7 +20,7 @@ from typing import Callable, NamedTuple
 
 import numpy as np
 
-from .errors import SweepError
+from .errors import ExpressionError, did_you_mean
 
 LONGEST = 4000  # characters: far above any constraint a person writes, far below what upsets the parser
 
@@ -76,7 +75,7 @@ def compile(text, names, where="", categories=None, kind="condition"):
 
     ``categories`` maps a name to the tuple of its words; in ``env`` such a name holds codes, the index of the word.
     ``where`` says in errors where the text stands (a file and key, an option).  ``kind``: what is wanted,
-    ``condition``, ``number`` or ``any``.  Raises SweepError, one line.
+    ``condition``, ``number`` or ``any``.  Raises ExpressionError, one line.
     """
     text = str(text).strip()
     checker = _Checker(text, frozenset(names), dict(categories or {}), f"{where}: " if where else "")
@@ -114,7 +113,7 @@ class _Checker:
         self.used = set()
 
     def error(self, message):
-        return SweepError(f"{self.where}{message}")
+        return ExpressionError(f"{self.where}{message}")
 
     def parse(self):
         if not self.text:
@@ -168,7 +167,7 @@ class _Checker:
         for owner, words in self.categories.items():
             if name in words:
                 raise self.error(f"{name} is a word of {owner}: write it in quotes, {owner} == '{name}'.")
-        raise self.error(f"'{name}' is not known here.{self._nearest(name, self.names)}")
+        raise self.error(f"'{name}' is not known here. {did_you_mean(name, self.names)}")
 
     # -- arithmetic -----------------------------------------------------------------------------------------------------
 
@@ -278,7 +277,7 @@ class _Checker:
             if choice.kind != "word":
                 raise self.error(f"'{self._source(node)}': {name} compares with a word, such as '{words[0]}'.")
             if choice.value not in words:
-                raise self.error(f"'{choice.value}' is not a word of {name}.{self._nearest(choice.value, words)}")
+                raise self.error(f"'{choice.value}' is not a word of {name}. {did_you_mean(choice.value, words)}")
             codes.append(words.index(choice.value))
         bounds = {} if negated else {name: (min(codes), max(codes))}
         return _Node("condition", _one_of(category.run, codes, negated), bounds=bounds)
@@ -330,14 +329,6 @@ class _Checker:
     def _short(text):
         text = " ".join(text.split())
         return text if len(text) <= 80 else text[:77] + "..."
-
-    @staticmethod
-    def _nearest(word, choices):
-        near = difflib.get_close_matches(word, list(choices), n=1, cutoff=0.6)
-        if near:
-            return f" Did you mean {near[0]}?"
-        listed = sorted(str(choice) for choice in choices)
-        return f" Choose from {', '.join(listed[:12])}{', ...' if len(listed) > 12 else ''}." if listed else ""
 
 
 def _module(values):

@@ -1,0 +1,185 @@
+"""Reading a labelled Dataset: what its names mean, which points are valid, which slice was asked for.
+
+Any xarray Dataset will do that has axes as dimensions with labels, outputs as variables with ``units`` and
+``long_name``, categories as codes with ``flag_values``/``flag_meanings``, and optionally ``status``.  Each variable may lack
+the axes it does not depend on.
+"""
+
+import json
+
+import numpy as np
+
+from .errors import SweepError, did_you_mean
+
+CLOSE = 1e-6  # relative distance at which a number typed is the label meant
+
+
+def variable(ds, name, where=""):
+    """The axis, column or output of that name; SweepError with the nearest name where there is none."""
+    if name in ds.variables:
+        return ds[name]
+    known = [*ds.dims, *ds.coords, *ds.data_vars]
+    raise SweepError(f"{where + ': ' if where else ''}{name!r} is not in this dataset. {did_you_mean(name, dict.fromkeys(known))}")
+
+
+def words(ds, name):
+    """The words of a category by code, the labels of an axis of text, None for numbers."""
+    array = ds[name]
+    if "flag_meanings" in array.attrs:
+        meanings = array.attrs["flag_meanings"]
+        meanings = meanings.split() if isinstance(meanings, str) else list(meanings)
+        codes = np.atleast_1d(array.attrs.get("flag_values", np.arange(len(meanings)))).tolist()
+        return {int(code): word for code, word in zip(codes, meanings)}
+    if array.dtype.kind in "OUST" and array.ndim == 1:
+        return dict(enumerate(dict.fromkeys(str(value) for value in array.values)))
+    return None
+
+
+def allowed(ds, allow=()):
+    """Codes of ``status`` that count as valid: ok and the reasons allowed.  None if the dataset has no status."""
+    if "status" not in ds.variables:
+        return None
+    reasons = words(ds, "status") or {0: "ok"}
+    codes = {word: code for code, word in reasons.items()}
+    for reason in allow:
+        if reason not in codes:
+            raise SweepError(f"allow: {reason!r} is not a reason of status. {did_you_mean(reason, codes)}")
+    return np.array([codes.get("ok", 0), *(codes[reason] for reason in allow)], int)
+
+
+def select(ds, at=None):
+    """The slice of ``ds`` at labels: name -> label, list of labels (keeps the axis) or ``(low, high)`` (a range).
+
+    Names are axes, or columns and outputs that stand on one axis; numbers match within one part in a million.
+    SweepError names the nearest labels.
+    """
+    for name, wanted in (at or {}).items():
+        array = variable(ds, name, "at")
+        if array.ndim == 0:
+            _check_fixed(name, array, wanted)
+            continue
+        if array.ndim > 1:
+            raise SweepError(f"at: {name} stands on {', '.join(map(str, array.dims))}; fix those axes instead.")
+        dim = array.dims[0]
+        labels = np.asarray(array.values)
+        if isinstance(wanted, tuple):
+            low, high = wanted
+            index = np.flatnonzero((labels >= low * (1 - CLOSE)) & (labels <= high * (1 + CLOSE)))
+            if not len(index):
+                raise SweepError(f"at: {name} has no label from {low:g} to {high:g}. {_listed(labels)}")
+        elif isinstance(wanted, list):
+            index = np.concatenate([np.atleast_1d(_find(name, labels, item)) for item in wanted])
+        else:
+            index = _find(name, labels, wanted)
+            if np.ndim(index) and len(index) == 1:
+                index = int(index[0])
+        ds = ds.isel({dim: index})
+    return ds
+
+
+def _find(name, labels, wanted):
+    """Positions of a label: one integer where labels are unique, an array for a column in which they repeat."""
+    if labels.dtype.kind in "OUST":
+        hits = np.flatnonzero(labels.astype(str) == str(wanted))
+        if not len(hits):
+            raise SweepError(f"at: {name} has no {str(wanted)!r}. {did_you_mean(wanted, labels)}")
+    else:
+        try:
+            number = float(wanted)
+        except (TypeError, ValueError):
+            raise SweepError(f"at: {name} is a number, {wanted!r} is not. {_listed(labels)}") from None
+        hits = np.flatnonzero(np.isclose(labels.astype(float), number, rtol=CLOSE, atol=0))
+        if not len(hits):
+            order = np.argsort(np.abs(labels.astype(float) - number), kind="stable")[:2]
+            close = " and ".join(f"{labels[i]:g}" for i in sorted(order))
+            raise SweepError(f"at: {name} has no {number:g}. The nearest are {close}.")
+    return int(hits[0]) if len(hits) == 1 else hits
+
+
+def _check_fixed(name, array, wanted):
+    value = array.values[()]
+    same = str(value) == str(wanted) if array.dtype.kind in "OUST" else np.isclose(float(value), float(wanted), rtol=CLOSE)
+    if not same:
+        raise SweepError(f"at: {name} is fixed at {value} here.")
+
+
+def _listed(labels):
+    shown = [f"{label:g}" if isinstance(label, (int, float, np.number)) else str(label) for label in labels[:12]]
+    return f"Its labels are {', '.join(shown)}{', ...' if len(labels) > 12 else ''}."
+
+
+def along(ds, name, where):
+    """The one axis that a name varies on, with its values: ``(dim, values)``, float64 or text.
+
+    An axis is itself; a column or output may stand on more axes as long as its values change along one, and must be
+    strictly monotone there.
+    """
+    array = variable(ds, name, where)
+    if name in ds.dims:
+        return name, _plain(array.values)
+    for dim in array.dims:
+        if array.sizes[dim] == 1 or _constant(array.values, array.dims.index(dim)):
+            array = array.isel({dim: 0})
+    if array.ndim == 0:
+        raise SweepError(f"{where}: {name} is the same everywhere in this slice.")
+    if array.ndim > 1:
+        dims = [str(dim) for dim in array.dims]
+        first = dims[-1]
+        raise SweepError(
+            f"{where}: {name} varies along {' and '.join(dims)}; it can stand on one axis only. "
+            f"Fix one, such as {first}={_show(ds[first].values[0]) if first in ds.coords else 0}."
+        )
+    values = _plain(array.values)
+    if values.dtype.kind == "f":
+        steps = np.diff(values)
+        if not (np.all(steps > 0) or np.all(steps < 0)):
+            raise SweepError(f"{where}: {name} is not monotone along {array.dims[0]}. Use {array.dims[0]} instead.")
+    return array.dims[0], values
+
+
+def _constant(values, axis):
+    first = np.take(values, [0], axis)
+    if values.dtype.kind in "OUST":
+        return bool(np.all(values == first))
+    with np.errstate(invalid="ignore"):
+        return bool(np.all(np.isclose(values.astype(float), first.astype(float), rtol=CLOSE, atol=0, equal_nan=True)))
+
+
+def _plain(values):
+    return values.astype(str).astype(object) if values.dtype.kind in "OUST" else values.astype(float)
+
+
+def _show(label):
+    return f"{label:g}" if isinstance(label, (int, float, np.number)) else str(label)
+
+
+def settings(ds):
+    """What the dataset holds fixed: name -> value, from the spec in its attributes and its scalar coordinates."""
+    fixed = dict(spec_of(ds).get("fixed") or {})
+    for name, coord in ds.coords.items():
+        if coord.ndim == 0:
+            value = coord.values[()]
+            fixed[str(name)] = value.item() if isinstance(value, np.generic) else value
+    return fixed
+
+
+def presets_of(ds):
+    """The presets that the spec names for all points: ``{"model": "llama-3-70b"}``."""
+    return dict(spec_of(ds).get("presets") or {})
+
+
+def spec_of(ds):
+    """The spec in the attributes, as plain values; empty where there is none."""
+    try:
+        spec = json.loads(ds.attrs.get("spec") or "{}")
+    except (TypeError, ValueError):
+        spec = {}
+    return spec if isinstance(spec, dict) else {}
+
+
+def label_of(ds, name):
+    """The words of an axis label: long name and unit."""
+    attrs = ds[name].attrs if name in ds.variables else {}
+    text = attrs.get("long_name") or str(name).replace("_", " ")
+    unit = attrs.get("units", "")
+    return text if unit in ("", "1", "dimensionless") else f"{text} ({unit})"
