@@ -1,25 +1,27 @@
 """What a scale-out network is made of, what it costs, and what it draws.
 
-A network of N accelerators at a port speed needs leaf, spine and core switches, and each hop needs a cable with an optic at
-both ends.  The counts follow from the radix: a switch chip moves a fixed number of bits per second (25.6 Tb/s is 64 ports of
-400 Gb/s, 51.2 Tb/s is 64 of 800 or 128 of 400), so a faster port leaves fewer ports, and fewer ports need more tiers.  That is
-why the price of a network is not simply proportional to its speed: it steps where a tier is added.
+A network of N accelerators at a port speed needs leaf, spine and core switches, and each hop needs a cable with an
+optic at both ends.  The counts follow from the radix: a switch chip moves a fixed number of bits per second (25.6
+Tb/s is 64 ports of 400 Gb/s, 51.2 Tb/s is 64 of 800 or 128 of 400), so a faster port leaves fewer ports, and fewer
+ports need more tiers.  That is why the price of a network is not simply proportional to its speed: it steps where a
+tier is added.
 
     tiers   switches                                                  largest N (radix k, half of it down)
     1       one                                                       k
     2       leaf N/(k/2), spine = leaf k/2 / k                        k^2 / 2
     3       leaf N/(k/2), spine = leaf, core = spine k/2 / k          k^3 / 4
 
-Spines are rounded up so that every leaf reaches every spine by the same number of cables (16 and not 12 for 24 leaves of 32
-uplinks): the rule behind the tables of NVIDIA's SuperPOD reference architectures, which the tests hold exactly.
+Spines are rounded up so that every leaf reaches every spine by the same number of cables (16 and not 12 for 24 leaves
+of 32 uplinks): the rule behind the tables of NVIDIA's SuperPOD reference architectures, which the tests hold exactly.
 
-Designs.  ``fat-tree``: any port of a node on any leaf.  ``rail-optimised``: the r-th accelerator of every node on the leaves of
-rail r, all rails under common spines.  ``rail-only``: the rails are separate networks, and traffic between rails goes over the
-scale-up links first.  Planes are whole copies of the network, each with an equal part of the port's speed: what a port faster
-than ``switch_port_gbps`` is split into.  ``oversubscription`` thins the top tier: downlinks over uplinks of the tier below.
+Designs.  ``fat-tree``: any port of a node on any leaf.  ``rail-optimised``: the r-th accelerator of every node on the
+leaves of rail r, all rails under common spines.  ``rail-only``: the rails are separate networks, and traffic between
+rails goes over the scale-up links first.  Planes are whole copies of the network, each with an equal part of the
+port's speed: what a port faster than ``switch_port_gbps`` is split into.  ``oversubscription`` thins the top tier:
+downlinks over uplinks of the tier below.
 
-Money is capital written off evenly over its life plus energy; watts are at the meter, cooling included.  Everything works
-elementwise on open meshes of NumPy or jax arrays, and on plain numbers.
+Money is capital written off evenly over its life plus energy; watts are at the meter, cooling included.  Everything
+works elementwise on open meshes of NumPy or jax arrays, and on plain numbers.
 """
 
 from typing import NamedTuple
@@ -36,8 +38,8 @@ EPSILON = 1e-9  # keeps 51.2 Tb/s over 400.0000000001 Gb/s at 128 ports, not 127
 class Counts(NamedTuple):
     """Switches, cables and ports of a network over all its planes and rails; ``fits`` is False beyond three tiers.
 
-    A cable has a port at both ends and, here, an optic at both ends.  ``ports`` counts the switch ports in use; the switches
-    bought have ``switches * radix``.  Beyond three tiers the counts are those of three tiers and too low.
+    A cable has a port at both ends and, here, an optic at both ends.  ``ports`` counts the switch ports in use; the
+    switches bought have ``switches * radix``.  Beyond three tiers the counts are those of three tiers and too low.
     """
 
     leaf: object
@@ -77,9 +79,9 @@ class Cost(NamedTuple):
 def counts(gpus, radix, design=RAIL_OPTIMISED, rails=8, planes=1, oversubscription=1.0, pod_gpus=0, extra_ports=0):
     """Counts of a network for ``gpus`` ports per plane on switches of ``radix`` ports.
 
-    ``design`` is one of the codes above, ``rails`` the accelerators of a node.  ``oversubscription`` applies to the top tier,
-    and only above a pod of ``pod_gpus`` accelerators where that is given.  ``extra_ports`` are further endpoints (a fabric
-    manager) on free leaf ports.
+    ``design`` is one of the codes above, ``rails`` the accelerators of a node.  ``oversubscription`` applies to the
+    top tier, and only above a pod of ``pod_gpus`` accelerators where that is given.  ``extra_ports`` are further
+    endpoints (a fabric manager) on free leaf ports.
     """
     only = design == RAIL_ONLY
     copies = ops.where(only, rails, 1)
@@ -116,8 +118,8 @@ def counts(gpus, radix, design=RAIL_OPTIMISED, rails=8, planes=1, oversubscripti
 def port(link_gbps, switch_gbps, largest_port_gbps, planes=None, radix=None):
     """(planes, port speed, radix): how a port of ``link_gbps`` meets a switch of ``switch_gbps``; any one unit of rate.
 
-    Planes are as few as keep the port within ``largest_port_gbps``, unless given.  The radix is the switch's capacity over
-    the port's speed, at most 256, unless given.
+    Planes are as few as keep the port within ``largest_port_gbps``, unless given.  The radix is the switch's capacity
+    over the port's speed, at most 256, unless given.
     """
     if planes is None:
         planes = ops.maximum(ops.ceil(link_gbps / largest_port_gbps - EPSILON), 1.0)

@@ -39,8 +39,9 @@ def test_superpod_b200(gpus):
 def test_superpod_h100(nodes, leaf, spine, node_cables, spine_cables):
     """One node's place goes to the fabric manager, whose four cables the table counts: 127 x 8 + 4.
 
-    The rows of 31 and 95 nodes are those of the same table (docs.nvidia.com/dgx-superpod, H100, network fabrics, table 4): with
-    95 nodes 12 spines would carry the 768 cables, but 12 does not divide a leaf's 32 uplinks, and the table has 16.
+    The rows of 31 and 95 nodes are those of the same table (docs.nvidia.com/dgx-superpod, H100, network fabrics,
+    table 4): with 95 nodes 12 spines would carry the 768 cables, but 12 does not divide a leaf's 32 uplinks, and the
+    table has 16.
     """
     found = fabric.counts(8 * nodes, radix=64, extra_ports=4)
     assert (found.leaf, found.spine, found.node_leaf_cables, found.leaf_spine_cables) == (leaf, spine, node_cables, spine_cables)
@@ -50,8 +51,9 @@ def test_superpod_h100(nodes, leaf, spine, node_cables, spine_cables):
 def test_superpod_b300_two_planes(gpus):
     """Two planes of 400 Gb/s on switches of 128 such ports: two tiers up to 8,192 GPUs, where 64 ports of 800 Gb/s end at 2,048.
 
-    The vendor's table contradicts itself: with 2 x 400 Gb/s per GPU on two planes there are two links per GPU, and its leaf count
-    has ports for two, but its column of node-leaf cables has one.  It counts the twin-port plug at the GPU.
+    The vendor's table contradicts itself: with 2 x 400 Gb/s per GPU on two planes there are two links per GPU, and
+    its leaf count has ports for two, but its column of node-leaf cables has one.  It counts the twin-port plug at the
+    GPU.
     """
     planes, speed, radix = fabric.port(800.0, 51200.0, 400.0)
     assert (planes, speed, radix) == (2, 400, 128)
