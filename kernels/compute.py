@@ -6,8 +6,8 @@ is exactly twice forward plus what is recomputed.  Without it, the calibrated la
     GEMM        max( (FLOP + F_half) / (F e_0),  16-bit bytes of matrix, input and output / (B_hbm e_m) )
                 = FLOP / (F e), e = e_0 x/(x + F_half), x the FLOP of this multiplication on this GPU; backward is two of them
     core        attention FLOP / (F e_a); a head_dim that is no multiple of 8 costs UNALIGNED times as much
-    the rest    m_f (22 T h' + (4 + 2 gated) T f/tp) / (B_hbm e_m), h' = h/tp with sequence parallelism
-                norms, residuals and dropout, activation; experts add 8 T top_k h/tp for their permutations; backward twice
+    the rest    m_f (22 T h' + (4 + 2 gated) T f/tp) / (B_hbm e_m), h' = h/tp with sequence parallelism, backward 6 + 4 gated
+                norms, dropout and residuals, activation; experts add 8 T top_k h/tp for their permutations
     host        a block and micro-batch take at least t_host: forward and backward grow by max(1, t_host / (f + beta))
 
 The update reads and writes fp32 parameter and moments (24 bytes), reads the gradient and writes the low-precision parameter,
@@ -48,10 +48,9 @@ def compute(x, work):
     """The :class:`Compute` of inputs ``x`` and their :class:`~kernels.work.Work`."""
     tokens = x.micro_batch * x.seq_len / x.cp
     law = _first_order if x.efficiency is not None else _calibrated
-    updates = optimizer_seconds(x, work)
-    return law(x, work, tokens)._replace(
-        optimizer_first_s=updates[0], optimizer_middle_s=updates[1], optimizer_last_s=updates[2]
-    )
+    first, middle, last = optimizer_seconds(x, work)
+    parts = law(x, work, tokens)
+    return Compute(**parts, optimizer_first_s=first, optimizer_middle_s=middle, optimizer_last_s=last)
 
 
 def optimizer_seconds(x, work):
@@ -78,7 +77,7 @@ def _first_order(x, work, tokens):
     core = work.attention_flop * per_flop
     again = work.recompute_flop * per_flop
     head = work.head_flop * per_flop
-    return Compute(
+    return dict(
         block_forward_s=forward,
         block_backward_s=2 * forward + again,
         block_dgrad_s=forward + core + again,
@@ -87,9 +86,6 @@ def _first_order(x, work, tokens):
         head_backward_s=2 * head,
         embedding_forward_s=0.0,
         embedding_backward_s=0.0,
-        optimizer_first_s=0.0,
-        optimizer_middle_s=0.0,
-        optimizer_last_s=0.0,
         core_forward_s=core,
         gemm_forward_s=forward - core,
         block_hbm_s=0.0,
@@ -111,18 +107,19 @@ def _calibrated(x, work, tokens):
     timed = [gemm(one) for one in work.gemms]
     gemms, gemms_flop = sum(t for t, _ in timed), sum(t for _, t in timed)
     core = work.attention_flop * tokens / (x.tp * x.peak_tflops * x.attention_efficiency) * _unaligned(x)
-    rest = x.memory_bytes_factor * block_bytes(x, work) * tokens * (element / 2 * per_byte)
+    moved = x.memory_bytes_factor * tokens * (element / 2 * per_byte)
+    rest, rest_backward = (moved * count for count in block_bytes(x, work))
     forward = gemms + core + rest
     again = choose(x.recompute, {NONE: lambda: 0.0, SELECTIVE: lambda: core, FULL: lambda: forward})
-    backward = 2 * forward + again
-    passes = choose(x.recompute, {NONE: lambda: 3.0, SELECTIVE: lambda: 3.0, FULL: lambda: 4.0})
-    hbm = passes * (gemms - gemms_flop + rest)
-    stretch = maximum(1.0, x.host_time_ms / (forward + backward))
+    backward = 2 * gemms + 2 * core + rest_backward + again
+    slower = gemms - gemms_flop
+    slower_again = choose(x.recompute, {NONE: lambda: 0.0, SELECTIVE: lambda: 0.0, FULL: lambda: slower + rest})
+    stretch = where(x.host_time_ms > 0, maximum(1.0, x.host_time_ms / (forward + backward)), 1.0)
 
     head, head_flop = gemm(work.head_gemm)
     logits = x.memory_bytes_factor * minimum(x.vocab, 1) * tokens * (6 * x.vocab / x.tp + 4 * x.hidden) * per_byte
     rows = x.memory_bytes_factor * minimum(x.vocab, 1) * tokens * x.hidden * (element * per_byte)
-    return Compute(
+    return dict(
         block_forward_s=forward * stretch,
         block_backward_s=backward * stretch,
         block_dgrad_s=(backward - gemms) * stretch,
@@ -131,25 +128,26 @@ def _calibrated(x, work, tokens):
         head_backward_s=2 * head + logits,
         embedding_forward_s=2 * rows,
         embedding_backward_s=5 * rows,
-        optimizer_first_s=0.0,
-        optimizer_middle_s=0.0,
-        optimizer_last_s=0.0,
         core_forward_s=core * stretch,
         gemm_forward_s=gemms * stretch,
-        block_hbm_s=hbm,
+        block_hbm_s=3 * slower + rest + rest_backward + slower_again,
         head_hbm_s=3 * (head - head_flop) + 2 * logits,
     )
 
 
 def block_bytes(x, work):
-    """Least bytes per token that the memory-bound operations of a block's forward move, with 16-bit elements."""
+    """Least bytes per token that the memory-bound operations of a block move forward and backward, with 16-bit elements.
+
+    Forward: two norms (4 each), two dropouts with their residuals (7 each), the activation (4 f; 6 f with a gate); backward: 6
+    and 5 each, 6 f (10 f).  Experts: tokens are permuted before and after (4 each).
+    """
     moe = work.moe_share
-    width = (1 - moe) * x.ffn + moe * x.expert_ffn * (x.top_k + x.shared_experts)
-    return 22 * x.hidden / sequence_ranks(x) + (4 + 2 * x.gated_mlp) * width / x.tp + 8 * moe * x.top_k * x.hidden / x.tp
+    width = ((1 - moe) * x.ffn + moe * x.expert_ffn * (x.top_k + x.shared_experts)) / x.tp
+    rest = 22 * x.hidden / sequence_ranks(x) + 8 * moe * x.top_k * x.hidden / x.tp
+    return rest + (4 + 2 * x.gated_mlp) * width, rest + (6 + 4 * x.gated_mlp) * width
 
 
 def _unaligned(x):
-    """UNALIGNED where head_dim is a whole number but no multiple of 8, else 1 (a real-valued shape counts as aligned)."""
+    """UNALIGNED where head_dim is no multiple of 8, else 1."""
     eighths = x.head_dim / 8
-    rest = eighths - floor(eighths)
-    return 1 + (UNALIGNED - 1) * clip(8 * rest, 0, 1)
+    return 1 + (UNALIGNED - 1) * clip(8 * (eighths - floor(eighths)), 0, 1)
