@@ -8,6 +8,8 @@ is exactly twice forward plus what is recomputed.  Without it, the calibrated la
     core        attention FLOP / (F e_a); a head_dim that is no multiple of 8 costs UNALIGNED times as much
     the rest    m_f (22 T h' + (4 + 2 gated) T f/tp) / (B_hbm e_m), h' = h/tp with sequence parallelism, backward 6 + 4 gated
                 norms, dropout and residuals, activation; experts add 8 T top_k h/tp for their permutations
+    head        its GEMM, b_V/2 bytes per logit for the loss (each way, without m_f) and the final norm's 4 T h m_f
+    embedding   4 T h m_f bytes forward, 10 T h m_f backward
     host        a block and micro-batch take at least t_host: forward and backward grow by max(1, t_host / (f + beta))
 
 The update reads and writes fp32 parameter and moments (24 bytes), reads the gradient and writes the low-precision parameter,
@@ -42,6 +44,7 @@ class Compute(NamedTuple):
     gemm_forward_s: object  # the matrix multiplications' part of block_forward_s
     block_hbm_s: object  # part of forward + backward that memory bandwidth adds to the FLOP's time
     head_hbm_s: object
+    stage_host_s: object  # to add to a stage's micro-batch: half in its forward, half in its backward
 
 
 def compute(x, work):
@@ -90,6 +93,7 @@ def _first_order(x, work, tokens):
         gemm_forward_s=forward - core,
         block_hbm_s=0.0,
         head_hbm_s=0.0,
+        stage_host_s=0.0,
     )
 
 
@@ -117,21 +121,22 @@ def _calibrated(x, work, tokens):
     stretch = where(x.host_time_ms > 0, maximum(1.0, x.host_time_ms / (forward + backward)), 1.0)
 
     head, head_flop = gemm(work.head_gemm)
-    logits = x.memory_bytes_factor * minimum(x.vocab, 1) * tokens * (6 * x.vocab / x.tp + 4 * x.hidden) * per_byte
     rows = x.memory_bytes_factor * minimum(x.vocab, 1) * tokens * x.hidden * (element * per_byte)
+    loss = x.logit_bytes / 2 * x.vocab / x.tp * tokens * per_byte + 2 * rows
     return dict(
         block_forward_s=forward * stretch,
         block_backward_s=backward * stretch,
         block_dgrad_s=(backward - gemms) * stretch,
         block_wgrad_s=gemms * stretch,
-        head_forward_s=head + logits,
-        head_backward_s=2 * head + logits,
+        head_forward_s=head + loss,
+        head_backward_s=2 * head + loss,
         embedding_forward_s=2 * rows,
         embedding_backward_s=5 * rows,
         core_forward_s=core * stretch,
         gemm_forward_s=gemms * stretch,
         block_hbm_s=3 * slower + rest + rest_backward + slower_again,
-        head_hbm_s=3 * (head - head_flop) + 2 * logits,
+        head_hbm_s=3 * (head - head_flop) + 2 * loss,
+        stage_host_s=x.host_micro_batch_ms,
     )
 
 

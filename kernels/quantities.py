@@ -147,7 +147,9 @@ _INPUTS = (
     _positive("hbm_efficiency", "1", "fraction of the memory bandwidth achieved", "e_m", 0.85, high=1.0),
     _positive("attention_efficiency", "1", "fraction of peak of the attention core", "e_a", 0.4, high=1.0, note="from the stack"),
     _positive("memory_bytes_factor", "1", "multiplier of the minimal memory-bound bytes", "m_f", 2.5, note="from the stack"),
+    _number("logit_bytes", "byte", "bytes that the loss moves per logit, forward and backward together", "b_V", 20.0, note="from the stack; a fused loss least, eager code about 60"),
     _number("host_time_ms", "ms", "host time of a block and micro-batch", "t_host", 0.0, scale=1e-3, note="from the stack"),
+    _number("host_micro_batch_ms", "ms", "host time of a stage and micro-batch beside its blocks", "t_stage", 0.0, scale=1e-3, note="from the stack"),
     _number("tolerance", "1", "fraction of the step that may stay exposed", "tol", 0.02, high=0.99),
     # -- money and power -----------------------------------------------------------------------------------------------
     # SHEET: public cost sheet of H100 clusters, August 2024, docs.google.com/spreadsheets/d/1Ft3RbeZ-w43kYSiLfYc1vxO41mK5lmJpcPC9GOYHAWc

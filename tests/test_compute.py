@@ -99,6 +99,18 @@ def test_memory_bound_rest():
     assert block_bytes(gated, work(gated)) == (22 * 4096 + 6 * 14336, 22 * 4096 + 10 * 14336)
 
 
+def test_the_loss_moves_its_logits():
+    x, of, c = computed(**LLAMA_8B, tp=2, logit_bytes=60.0)
+    matrix = (2 * 4096 * 128256 / 2 * 8192 + 1.9e10) / (989e12 * 0.72)
+    loss = (30 * 128256 / 2 + 2.5 * 4 * 4096) * 8192 / (3.35e12 * 0.85)
+    assert c.head_forward_s == pytest.approx(matrix + loss, rel=1e-12)
+    assert c.head_backward_s == pytest.approx(2 * matrix + loss, rel=1e-12)
+    assert c.head_hbm_s == pytest.approx(2 * loss, rel=1e-12)
+    assert c.embedding_forward_s == pytest.approx(2.5 * 4 * 4096 * 8192 / (3.35e12 * 0.85), rel=1e-12)
+    none = computed(**(LLAMA_8B | dict(vocab=0)))[2]
+    assert none.head_forward_s == none.head_backward_s == none.embedding_forward_s == none.embedding_backward_s == 0
+
+
 def test_a_block_that_was_measured():
     """arXiv:2205.05198 table 4: one block of the 22 B model, tp 8, four sequences, A100: forward 7.7 ms, backward 11.9 ms.
 
@@ -127,6 +139,8 @@ def test_host_time_is_a_floor():
     assert held.block_dgrad_s + held.block_wgrad_s == pytest.approx(held.block_backward_s, rel=1e-12)
     _, _, light = computed(**LLAMA_8B, seq_len=256, recompute="full", host_time_ms=0.5 * gpu * 1e3)
     assert light == free
+    assert computed(**LLAMA_8B, host_micro_batch_ms=2.2)[2].stage_host_s == pytest.approx(2.2e-3)
+    assert computed(**LLAMA_8B, host_micro_batch_ms=2.2, efficiency=0.4)[2].stage_host_s == 0
 
 
 @MODELS
