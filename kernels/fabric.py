@@ -88,7 +88,7 @@ def counts(gpus, radix, design=RAIL_OPTIMISED, rails=8, planes=1, oversubscripti
     endpoints = ops.ceil(gpus / copies)
     lanes = ops.where(design == RAIL_OPTIMISED, rails, 1)
     half = ops.floor(radix / 2)
-    split = ops.where((pod_gpus == 0) | (pod_gpus >= gpus), 1.0, oversubscription)
+    split = ops.where((pod_gpus > 0) & (pod_gpus >= gpus), 1.0, oversubscription)
     top_down = ops.clip(ops.floor(radix * split / (1.0 + split) + EPSILON), 1.0, radix - 1)
     top_up = ops.ceil(top_down / split - EPSILON)
     leaf_two = _leaves(endpoints, lanes, top_down)

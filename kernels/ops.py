@@ -119,5 +119,5 @@ def choose(code, branches, codes=None):
 
 
 def divides(part, whole):
-    """True where ``part`` divides ``whole``: both are integers held as floats."""
-    return whole - part * floor(whole / part + 0.5 / (1.0 + part)) == 0
+    """True where ``part`` divides ``whole``: both are whole numbers held as floats (exact below 2^53)."""
+    return part * floor(whole / part) == whole

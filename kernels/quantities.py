@@ -137,7 +137,7 @@ _INPUTS = (
     _count("channels", "NCCL channels (0: enough for the full rate)", "n_ch", 0, 0),
     _positive("channel_gbytes_per_s", "GB/s", "rate that one channel can drive", "B_ch", 20.0, scale=1e9),
     _positive("oversubscription", "1", "downlinks over uplinks of the tier above the pod", "o", 1.0)._replace(low=1.0, open_low=False),
-    _count("pod_gpus", "accelerators below the oversubscribed tier (0: all of them)", "N_pod", 0, 0),
+    _count("pod_gpus", "accelerators below the oversubscribed tier (0: a scale-up domain)", "N_pod", 0, 0),
     _number("pod_latency_us", "us", "latency per hop across the oversubscribed tier", "alpha_pod", None, scale=1e-6, note="link_latency_us"),
     _number("overlap_slowdown", "1", "slow-down of compute while communication runs", "kappa", 0.0),
     _number("comm_slowdown", "1", "slow-down of communication while compute runs", "kappa_c", 0.0),

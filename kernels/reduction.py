@@ -1,0 +1,333 @@
+"""Data parallelism: the gradients' reduction and the parameters' gathers of a step, as terms of overlap.py.
+
+Three ways, of which a sweep traces those that occur:
+
+    BUCKETS   ZeRO-0 to 2: buckets under the last backward of each chunk, stage 0 and the last stage; ZeRO-1 and 2 gather the
+              updated parameters
+    SHARDED   ZeRO-3 (FSDP, HSDP): each block's parameters gathered before its forward and backward, its gradients scattered
+    RARE      DiLoCo: a reduction every H steps, streamed in fragments
+
+Dense parameters reduce over n = dp cp ranks, routed experts over their own N/(pp ep); a bucket holds both in the block's
+proportion and issues one collective for each.
+"""
+
+from typing import NamedTuple
+
+from . import collectives as c
+from .ops import choose, is_concrete, maximum, minimum, positive, where
+from .overlap import Candidate, Cost, Curve, Term, buckets, compute_delay, contended, fsdp_backward, plus
+from .schedule import ONE_F_ONE_B, slack_s
+
+BUCKETS, SHARDED, RARE = 0, 1, 2
+
+
+class Way(NamedTuple):
+    """One way of reducing: exposed terms, all that is served (counts of each stage), the sustained rate's terms, the costs."""
+
+    terms: list
+    served: list
+    sustained: list
+    costs: dict
+
+
+class Shares(NamedTuple):
+    """The two groups that reduce, and the bytes of a gradient per element."""
+
+    dense: c.Group
+    experts: c.Group
+    moe: bool
+
+
+def groups(x):
+    """Placement of the dense and the experts' data-parallel group, Megatron's order tp -> cp -> ep -> dp -> pp."""
+    pods = None if is_concrete(x.pod_gpus) and x.pod_gpus == 0 else \
+        where(x.pod_gpus > 0, maximum(x.pod_gpus // x.scaleup_domain, 1.0), 1.0)
+    dense = c.place(x.dp * x.cp, x.scaleup_domain / x.tp, pods)
+    moe = x.at_most("experts") > 0
+    experts = c.place(maximum(x.dp * x.cp * x.tp / x.ep, 1.0), x.scaleup_domain / x.ep, pods) if moe else dense
+    return Shares(dense, experts, moe)
+
+
+def way_codes(x):
+    """``code`` of the way at each point and the codes that can occur."""
+    code = where(x.sync_every > 1, RARE, where(x.zero_stage >= 3, SHARDED, BUCKETS))
+    if is_concrete(code):
+        return int(code), {int(code)}
+    zero, every = x.codes("zero_stage"), x.codes("sync_every")
+    found = set()
+    if every is None or max(every) > 1:
+        found.add(RARE)
+    if every is None or min(every) <= 1:
+        found |= {SHARDED} if zero is None or max(zero) >= 3 else set()
+        found |= {BUCKETS} if zero is None or min(zero) < 3 else set()
+    return code, found
+
+
+def ways(x, work, times, net, shares, hop):
+    """``Way`` by code, for the codes that can occur.  ``times``: model.Times; ``hop``: Cost of a pipeline hop."""
+    build = {BUCKETS: _buckets, SHARDED: _sharded, RARE: _rare}
+    return {code: build[code](x, work, times, net, shares, hop) for code in sorted(way_codes(x)[1])}
+
+
+def reduction_algorithms(x, net, group):
+    """What reduces a gradient: an all-reduce, or the reduce-scatter of ZeRO-1 and 2."""
+    whole, half = c.all_reduce(group, net), c.half_reduce(group, net)
+    if is_concrete(x.zero_stage):
+        chosen = half if x.zero_stage >= 1 else whole
+    else:
+        chosen = {code: c.Algorithm(code, *(_where(x.zero_stage >= 1, a, b) for a, b in zip(half[code][1:], whole[code][1:])))
+                  for code in whole}
+    return c.selected(chosen, x.algorithm, net, x.codes("algorithm"))
+
+
+def _where(condition, yes, no):
+    return yes if yes is no else where(condition, yes, no)
+
+
+def _gather_algorithms(x, net, group):
+    return c.selected(c.half_reduce(group, net), x.algorithm, net, x.codes("algorithm"))
+
+
+def _pair(shares, dense, experts, dense_bytes, expert_bytes):
+    """Cost of one collective over the dense group and one over the experts'."""
+    parts = ((dense, dense_bytes),)
+    if shares.moe and not (is_concrete(expert_bytes) and expert_bytes == 0):
+        parts += ((experts, expert_bytes),)
+    return Cost(parts)
+
+
+def _single(x):
+    return where(x.pp > 1, 0.0, 1.0)
+
+
+def _buckets(x, work, times, net, shares, hop):
+    dense, experts = (reduction_algorithms(x, net, group) for group in (shares.dense, shares.experts))
+    runs = _runs(x, work, times, lambda size, routed: _pair(shares, dense, experts, size - routed, routed), shares.moe)
+    first, last, plain = runs
+    gap = x.pp * times.chunk_backward_s  # from one chunk's last backward to the next chunk's
+    stages = [_chunks(x, first, plain, None, gap, 0.0, 0.0)]
+    costs = first.costs | {"hop": hop}
+    if last is not None:
+        costs |= last.costs
+        stages.append(_chunks(x, plain, plain, last, gap, slack_s(x, times.stages), where(x.schedule == ONE_F_ONE_B, x.pp - 1.0, 0.0)))
+    if plain is not None:
+        costs |= plain.costs
+    slow, comm_slow = x.overlap_slowdown, x.comm_slowdown
+    candidates = [Candidate(0.0, {})]
+    for run, slack, slack_hops, on in stages:
+        for item in contended(run, None, slow, comm_slow):
+            late = item._replace(offset=item.offset - slack, counts=_less_hops(item.counts, slack_hops))
+            candidates.append(late if on is None else late._replace(offset=where(on, late.offset, -float("inf"))))
+    every = where((x.zero_stage == 2), x.micro_batches, 1.0)
+    terms = [Term(candidates, every)]
+    if not (is_concrete(slow) and slow == 0) and x.at_most("pp") > 1:
+        terms.append(Term(compute_delay(stages[0][0], None, slow, comm_slow), (x.pp - 1.0) * every, least=True))
+    served = [{name: count * every for name, count in run.counts.items() if name != "hop"} for run, *_ in stages]
+    if x.at_most("zero_stage") > 0:
+        gather, more, gather_costs = _parameter_gather(x, work, times, net, shares)
+        terms.append(gather)
+        costs |= gather_costs
+        served = [plus(counts, more) for counts in served]
+    sustained = _sustained(x, runs, stages, times)
+    return Way(terms, served, [Term(sustained)], costs)
+
+
+def _less_hops(counts, hops):
+    return counts if is_concrete(hops) and hops == 0 else plus(counts, {"hop": 1.0}, -1.0 * hops)
+
+
+def _runs(x, work, times, cost, moe):
+    """Bucket runs of stage 0's first chunk, of the last stage's last chunk and of a chunk without ends (None: cannot occur)."""
+    blocks = x.layers / (x.pp * x.vpp)
+    block = x.grad_bytes * (work.block_params + work.block_expert_params)
+    routed = x.grad_bytes * work.block_expert_params if moe else 0.0
+    head, embedding = x.grad_bytes * work.head_params, x.grad_bytes * work.embedding_params
+    pipelined = x.at_most("pp") > 1
+    single = _single(x)
+    common = dict(blocks=blocks, block_bytes=block, expert_bytes=routed, block_s=times.block_window_s)
+    first = Curve(head_bytes=head * single, head_s=times.head_window_s * single, embedding_bytes=embedding,
+                  embedding_s=times.embedding_window_s, **common)
+    last = Curve(head_bytes=head, head_s=times.head_window_s, embedding_bytes=0.0, embedding_s=0.0, **common)
+    plain = Curve(head_bytes=0.0, head_s=0.0, embedding_bytes=0.0, embedding_s=0.0, **common)
+
+    def run(curve, name, whole):
+        size = curve_size(whole, curve, x.bucket_bytes)
+        return _Run(*buckets(curve, size, curve_size(whole, curve, x.first_bucket_bytes), cost, name, moe), curve, size)
+
+    def curve_size(whole, curve, size):
+        return where(x.bucketing == 1, curve.bytes, size) if whole else size
+
+    return (run(first, "first", False), run(last, "last", True) if pipelined else None,
+            run(plain, "plain", True) if x.at_most("vpp") > 1 else None)
+
+
+class _Run(NamedTuple):
+    candidates: list
+    counts: dict
+    costs: dict
+    curve: Curve
+    size: object
+
+
+def _chunks(x, lowest, middle, highest, gap, slack, slack_hops):
+    """All buckets of a stage: chunks from the highest to the lowest, each served after those above it.
+
+    Chunk c ends its last backward c gap (and c pp hops) before the stage does.  Inner chunks are alike, so that the latest
+    finish starts in the lowest, in the first above it, or in the highest of them.  Returns the run, slack, its hops, and a
+    mask where the stage exists only for some points.
+    """
+    on = None
+    if highest is not None:  # the last stage: head on the chunk of the highest index
+        on = None if x.at_least("pp") > 1 else x.pp > 1
+    if middle is None:
+        run = lowest if highest is None else highest
+        return run, slack, slack_hops, on
+    if highest is None:
+        several = where(x.vpp > 1, 1.0, 0.0)
+        candidates = list(lowest.candidates)
+        for index in (1.0, x.vpp - 1.0):
+            for item in middle.candidates:
+                counts = plus(plus(item.counts, middle.counts, index - 1.0), lowest.counts)
+                candidates.append(_earlier(x, item, counts, index, gap, where(several > 0, 0.0, -float("inf"))))
+        return _Run(candidates, plus(lowest.counts, middle.counts, x.vpp - 1.0), lowest.costs, None, None), slack, slack_hops, on
+    candidates = [_earlier(x, item, plus(item.counts, middle.counts, x.vpp - 1.0), x.vpp - 1.0, gap, 0.0)
+                  for item in highest.candidates]
+    for index in (0.0, positive(x.vpp - 2.0)):
+        for item in middle.candidates:
+            candidates.append(_earlier(x, item, plus(item.counts, middle.counts, index), index, gap,
+                                       where(x.vpp > 1, 0.0, -float("inf"))))
+    return _Run(candidates, plus(highest.counts, middle.counts, x.vpp - 1.0), highest.costs, None, None), slack, slack_hops, on
+
+
+def _earlier(x, item, counts, index, gap, absent):
+    return Candidate(item.offset - index * gap + absent, plus(counts, {"hop": 1.0}, -index * x.pp))
+
+
+def _sustained(x, runs, stages, times):
+    """Candidates of: the stream keeps up with production to the end of the last block (remainders and embedding apart)."""
+    first, last, plain = runs
+    slow = 1.0 + x.comm_slowdown
+    result = _keeps_up(first, slow, 0.0, 0.0)
+    if last is not None:
+        _, slack, slack_hops, on = stages[1]
+        above = where(x.vpp > 1, x.vpp - 1.0, 0.0)
+        gone = 0.0 if on is None else where(on, 0.0, -float("inf"))
+        result += _keeps_up(last, slow, slack + above * x.pp * times.chunk_backward_s + positive(-gone), slack_hops + above * x.pp,
+                            x.bucketing)
+        if plain is not None:
+            only = where(x.vpp > 1, 0.0, float("inf"))
+            result += _keeps_up(plain, slow, slack + only, slack_hops, x.bucketing)
+    return result
+
+
+def _keeps_up(run, slow, slack, slack_hops, bucketing=0):
+    """Candidates of one run from each start y of a run of buckets; <= 0 where the stream keeps up."""
+    curve, prefix = run.curve, next(iter(run.counts)).split(".")[0]
+    blocks = curve.blocks * curve.block_bytes
+    steady = "mixed" if f"{prefix}.mixed" in run.costs else "regular"
+    end = curve.head_s + curve.blocks * curve.block_s
+    window = where(bucketing == 1, 0.0, end) + slack  # one bucket after the backward has its slack alone
+    in_blocks = where(bucketing == 1, 0.0, curve.blocks * curve.block_s) + slack
+    heads = {f"{prefix}.{'dense' if steady == 'mixed' else steady}": slow * curve.head_bytes / run.size}
+    from_blocks = {f"{prefix}.{steady}": slow * blocks / run.size}
+    candidates = [Candidate(-in_blocks, _less_hops(from_blocks, slack_hops))]
+    if not (is_concrete(curve.head_bytes) and curve.head_bytes == 0):
+        candidates.append(Candidate(-window, _less_hops(plus(heads, from_blocks), slack_hops)))
+    return candidates
+
+
+def _parameter_gather(x, work, times, net, shares):
+    """ZeRO-1 and 2: the gather of the updated parameters, and what of it is exposed."""
+    dense, experts = (_gather_algorithms(x, net, group) for group in (shares.dense, shares.experts))
+    costs = {"gather": _pair(shares, dense, experts, x.param_bytes * work.block_params, x.param_bytes * work.block_expert_params),
+             "gather.embedding": Cost(((dense, x.param_bytes * work.embedding_params),)),
+             "gather.head": Cost(((dense, x.param_bytes * work.head_params),))}
+    blocks, forward = x.layers / x.pp, times.block_forward_s
+    single = _single(x)
+
+    def hidden(depth):
+        fill = {"gather.embedding": 1.0, "gather": depth}
+        return [Candidate(0.0, fill), Candidate(-depth * (blocks - 1.0) * forward, fill | {"gather": depth * blocks})]
+
+    serial = {"gather.embedding": 1.0, "gather": blocks, "gather.head": single}
+    modes = {0: lambda: hidden(x.pp), 1: lambda: hidden(1.0), 2: lambda: [Candidate(0.0, serial)] * 2}
+    code, codes = x.param_gather, x.codes("param_gather")
+    if is_concrete(code):
+        candidates = modes[int(code)]()
+    else:
+        built = {key: modes[key]() for key in (codes or modes)}
+        candidates = [_chosen(code, {key: items[index] for key, items in built.items()}) for index in range(2)]
+    present = where((x.zero_stage >= 1), 1.0, 0.0)
+    return Term(candidates, present), {name: count * present for name, count in serial.items()}, costs
+
+
+def _chosen(code, items):
+    names = sorted({name for item in items.values() for name in item.counts})
+    offset = choose(code, {key: (lambda item=item: item.offset) for key, item in items.items()})
+    return Candidate(offset, {name: choose(code, {key: (lambda item=item: item.counts.get(name, 0.0)) for key, item in items.items()})
+                              for name in names})
+
+
+def _sharded(x, work, times, net, shares, hop):
+    """FSDP: unit = block, gathers and scatters on one stream; the embedding (and a head beside it) is the root unit.
+
+    HSDP (``shard_group``): gathers and scatters inside the shard group, then the shards' all-reduce across on a second stream.
+    """
+    dense, experts = shares.dense, shares.experts
+    across = None
+    if x.shard_group is not None:
+        fit = x.scaleup_domain / x.tp
+        across = (c.place(x.dp * x.cp / x.shard_group, fit / x.shard_group),
+                  c.place(maximum(experts.n / _expert_shards(x), 1.0), x.scaleup_domain / x.ep / _expert_shards(x)))
+        dense = c.place(x.shard_group, fit)
+        experts = c.place(minimum(_expert_shards(x), experts.n), x.scaleup_domain / x.ep)
+    lines = [_gather_algorithms(x, net, group) for group in (dense, experts)]
+    root = work.embedding_params + work.head_params * _single(x)
+
+    def costs_of(size, names):
+        return {names[0]: _pair(shares, *lines, size * work.block_params, size * work.block_expert_params),
+                names[1]: Cost(((lines[0], size * root),))}
+
+    costs = costs_of(x.param_bytes, ("a", "a.root")) | costs_of(x.grad_bytes, ("r", "r.root"))
+    blocks, forward, backward = x.layers / x.pp, times.block_forward_s, times.block_window_s
+    gathers = [Candidate(0.0, {"a.root": 1.0, "a": 1.0}), Candidate(-(blocks - 1.0) * forward, {"a.root": 1.0, "a": blocks})]
+    depth = minimum(x.prefetch, blocks - 1.0)
+    resharded = fsdp_backward(blocks, backward, depth, x.reshard_last_block > 0)
+    kept = [Candidate(blocks * backward, {"a": 0.0, "r": 1.0}), Candidate(backward, {"a": 0.0, "r": blocks})]
+    kept += kept[:1] * (len(resharded) - len(kept))
+    ends = resharded if is_concrete(x.reshard_after_forward) and x.reshard_after_forward else \
+        [_chosen(x.reshard_after_forward, {0: no, 1: yes}) for no, yes in zip(kept, resharded)]
+    resharding = where(x.reshard_after_forward > 0, 1.0, 0.0)
+    served = {"a": blocks + resharding * (blocks - 1.0), "a.root": 1.0, "r": blocks, "r.root": 1.0}
+    sustained = [Candidate(-forward, {"a": 1.0}), Candidate(-backward, {"a": resharding, "r": 1.0})]
+    if across is not None:
+        reduce_ = [c.selected(c.all_reduce(group, net), x.algorithm, net, x.codes("algorithm")) for group in across]
+        costs["s"] = _pair(shares, *reduce_, x.grad_bytes * work.block_params / x.shard_group,
+                           x.grad_bytes * work.block_expert_params / _expert_shards(x))
+        ends = [item._replace(counts=plus(item.counts, {"s": 1.0})) for item in ends]
+        ends += [Candidate(backward, {"r": 1.0, "s": blocks}), Candidate(0.0, {"a": depth * resharding, "r": 1.0, "s": blocks})]
+        served["s"] = blocks
+        sustained.append(Candidate(-backward, {"s": 1.0}))
+    window = blocks * backward + times.embedding_window_s
+    scatters = [item._replace(offset=item.offset - window, counts=plus(item.counts, {"r.root": 1.0})) for item in ends]
+    scatters.append(Candidate(0.0, {"r.root": 1.0}))
+    every = x.micro_batches + x.pp - 1.0
+    each = {name: count * x.micro_batches for name, count in served.items()}
+    return Way([Term(gathers, every), Term(scatters, every)], [each], [Term(sustained)], costs)
+
+
+def _expert_shards(x):
+    return maximum(x.shard_group * x.tp / x.ep, 1.0)
+
+
+def _rare(x, work, times, net, shares, hop):
+    """DiLoCo: C every H steps in L fragments under a period of H steps: end max(T + C/L, C + T/L) (arXiv:2501.18512)."""
+    dense, experts = (c.selected(c.all_reduce(group, net), x.algorithm, net, x.codes("algorithm"))
+                      for group in (shares.dense, shares.experts))
+    blocks, parts, every = x.layers / x.pp, x.sync_fragments, x.sync_every
+    ends = work.embedding_params + work.head_params * _single(x)
+    cost = _pair(shares, dense, experts, x.grad_bytes * (blocks * work.block_params + ends) / parts,
+                 x.grad_bytes * blocks * work.block_expert_params / parts)
+    step = times.step_s  # without this reduction, at infinite link speed
+    term = Term([Candidate(0.0, {"fragment": 1.0 / every}), Candidate(-step * (1.0 - 1.0 / parts), {"fragment": parts / every})])
+    return Way([term], [{"fragment": parts / every}], [Term([Candidate(-step, {"fragment": parts / every})])], {"fragment": cost})
