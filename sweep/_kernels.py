@@ -19,6 +19,10 @@ from pathlib import Path
 from .errors import SweepError
 
 _HERE = Path(__file__).resolve().parent
+_MISSING = (
+    "The kernels are missing from this installation (a package that is called 'kernels' alone is another project's). "
+    "Type: pip install --force-reinstall overlap-sweep."
+)
 
 
 def __getattr__(name):
@@ -41,23 +45,24 @@ def folder():
 
 def _package():
     """The importable name of our kernels package."""
-    if "sweep.kernels" in sys.modules or (_HERE / "kernels" / "quantities.py").is_file():
+    if "sweep.kernels" in sys.modules or _ours(_HERE / "kernels"):
         return "sweep.kernels"
-    ours = _HERE.parent / "kernels"
-    if _found() == ours:
+    beside = _HERE.parent / "kernels"
+    if not _ours(beside):
+        raise SweepError(_MISSING)
+    if _found() == beside:
         return "kernels"
-    if not (ours / "quantities.py").is_file():
-        raise SweepError(
-            f"The kernels are missing from this installation, and the package 'kernels' at {_found()} is another "
-            "project's. Type: pip install --force-reinstall overlap-sweep."
-        )
     spec = importlib.util.spec_from_file_location(
-        "sweep.kernels", ours / "__init__.py", submodule_search_locations=[str(ours)]
+        "sweep.kernels", beside / "__init__.py", submodule_search_locations=[str(beside)]
     )
     package = importlib.util.module_from_spec(spec)
     sys.modules["sweep.kernels"] = package
     spec.loader.exec_module(package)
     return "sweep.kernels"
+
+
+def _ours(folder):
+    return (folder / "quantities.py").is_file()
 
 
 def _found():

@@ -94,7 +94,8 @@ def _usage(error):
     """click's message, and the help to type."""
     context = getattr(error, "ctx", None)
     path = context.command_path if context else "sweep"
-    return f"{path}: {error.format_message().rstrip('.')}. Type: {path} --help."
+    message = error.format_message()
+    return f"{path}: {message}{'' if message.endswith(('.', '?')) else '.'} Type: {path} --help."
 
 
 def say(text):
