@@ -5,7 +5,7 @@ is exactly twice forward plus what is recomputed.  Without it, the calibrated la
 
     GEMM        max( (FLOP + F_half) / (F e_0),  16-bit bytes of matrix, input and output / (B_hbm e_m) )
                 = FLOP / (F e), e = e_0 x/(x + F_half), x the FLOP of this multiplication on this GPU; backward is two of them
-    core        attention FLOP / (F e_a); a head_dim that is no multiple of 8 costs UNALIGNED times as much
+    core        attention FLOP / (F e_a), with at most UNALIGNED for e_a where head_dim is no multiple of 8
     the rest    m_f (22 T h' + (4 + 2 gated) T f/tp) / (B_hbm e_m), h' = h/tp with sequence parallelism, backward 6 + 4 gated
                 norms, dropout and residuals, activation; experts add 8 T top_k h/tp for their permutations
     head        its GEMM, b_V/2 bytes per logit for the loss (each way, without m_f) and the final norm's 4 T h m_f
@@ -19,11 +19,12 @@ under both laws: it has no FLOP to be efficient at.
 from typing import NamedTuple
 
 from .memory import shards
-from .ops import choose, clip, floor, maximum, minimum, where
+from .ops import choose, clip, floor, maximum, minimum, positive, where
 from .work import FULL, NONE, SELECTIVE, sequence_ranks
 
-UNALIGNED = 8.0
-"""Cost of an attention core whose head_dim is no multiple of 8, against an aligned one: without tensor cores."""
+UNALIGNED = 0.032
+"""Most of peak that an attention core reaches without tensor cores (head_dim no multiple of 8): BigScience's A100 runs of one
+13,824-wide model with 96 heads of 144 and with 128 of 108 (rows r0896, r0897: 118 and 157 s), the difference put on the core."""
 
 
 class Compute(NamedTuple):
@@ -110,7 +111,7 @@ def _calibrated(x, work, tokens):
 
     timed = [gemm(one) for one in work.gemms]
     gemms, gemms_flop = sum(t for t, _ in timed), sum(t for _, t in timed)
-    core = work.attention_flop * tokens / (x.tp * x.peak_tflops * x.attention_efficiency) * _unaligned(x)
+    core = work.attention_flop * tokens / (x.tp * x.peak_tflops * _core_efficiency(x))
     moved = x.memory_bytes_factor * tokens * (element / 2 * per_byte)
     rest, rest_backward = (moved * count for count in block_bytes(x, work))
     forward = gemms + core + rest
@@ -152,7 +153,8 @@ def block_bytes(x, work):
     return rest + (4 + 2 * x.gated_mlp) * width, rest + (6 + 4 * x.gated_mlp) * width
 
 
-def _unaligned(x):
-    """UNALIGNED where head_dim is no multiple of 8, else 1."""
+def _core_efficiency(x):
+    """Fraction of peak of the attention core: at most UNALIGNED without tensor cores."""
     eighths = x.head_dim / 8
-    return 1 + (UNALIGNED - 1) * clip(8 * (eighths - floor(eighths)), 0, 1)
+    unaligned = clip(8 * (eighths - floor(eighths)), 0, 1)
+    return x.attention_efficiency - unaligned * positive(x.attention_efficiency - UNALIGNED)

@@ -187,3 +187,30 @@ def test_open_mesh_equals_points_and_does_not_widen():
         assert many.total[index] == pytest.approx(one.total, rel=1e-13)
     assert many.first.optimizer.shape == (2, 4, 1, 1) and many.first.activations.shape == (2, 1, 3, 2)
     assert many.first.workspace.shape == (2, 1, 1, 1)
+
+
+def test_gathered_blocks_of_fsdp():
+    """ZeRO-3 holds a block in use and those gathered ahead whole, experts too, and the gradients of one before they are scattered."""
+    run = dict(dp=64, cp=2, tp=2, ep=8, zero_stage=3)
+    _, of, one = occupied(**DEEPSEEK_V3, **run)
+    _, _, ahead = occupied(**DEEPSEEK_V3, **run, prefetch=3)
+    block = of.block_params + of.block_expert_params
+    ends = of.embedding_params + of.head_params
+    own = 61 * (of.block_params / 128 + of.block_expert_params / 32) + ends / 128
+    assert one.first.parameters == pytest.approx(2 * (own + 2 * block), rel=1e-12)
+    assert ahead.first.parameters - one.first.parameters == pytest.approx(2 * 2 * block, rel=1e-12)
+    assert one.first.gradients == pytest.approx(2 * (own + block), rel=1e-12)
+
+
+def test_activations_of_latent_attention_and_experts():
+    """DeepSeek-V3 by hand, two bytes each: what the norms, the projections, the core and the experts keep."""
+    x = point(**DEEPSEEK_V3, tp=2)
+    norms_and_inputs = (4 + 4) * 7168
+    compressed = 2 * 2 * 1536 + 2 * 2 * 512 + 2 * 64  # queries, keys with values, each before and after its norm; rotary key
+    core = 128 * (2 * 192 + 2 * 192 + 2 * 128 + 2 * 128)  # Q, K, V, output
+    dense = 6 * 18432
+    experts = 6 * 2048 * (8 + 1) + 8 * (2 + 2) * 7168 + 4 * 256  # up, gate, down; permuted rows; logits
+    for moe, mlp in ((0.0, dense), (1.0, experts), (0.25, 0.75 * dense + 0.25 * experts)):
+        assert block_activation_bytes(x, moe) == pytest.approx((norms_and_inputs + compressed + core + mlp) / 2, rel=1e-14)
+    alone = point(**DEEPSEEK_V3, tp=2, sequence_parallel=0)
+    assert block_activation_bytes(alone, 0.0) == pytest.approx(norms_and_inputs + compressed + (core + dense) / 2, rel=1e-14)
