@@ -208,7 +208,8 @@ def conventions(ds, names=()):
 def reference(ds):
     """Words for the model and accelerator that the slice holds fixed, empty where none is."""
     fixed = selections.presets_of(ds) | selections.settings(ds)
-    named = [str(fixed[name]) for name in ("model", "accelerator") if isinstance(fixed.get(name), str)]
+    names = ("model",) if "peak_tflops" in ds.dims else ("model", "accelerator")
+    named = [str(fixed[name]) for name in names if isinstance(fixed.get(name), str)]
     return " on ".join(named)
 
 

@@ -20,6 +20,7 @@ from .drawings import BANDS, INK, MUTED, PORTS, Drawing
 from .errors import SweepError, did_you_mean
 
 GENERATIONS = ("v100", "a100", "h100", "b200", "b300", "gb200", "gb300")
+GENERATIONS_NOTE = "generations at 40 % of the 16-bit peak and 8,192 tokens per 8 GPUs (\u00d772: a domain of 72), "
 HALO = [patheffects.withStroke(linewidth=1.6, foreground="white")]
 SETS = ("#e8e8e8", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999", "#332288", "#000000")
 
@@ -48,7 +49,7 @@ def generations(names=GENERATIONS, tokens=8192, efficiency=0.4):
     return tuple(marks)
 
 
-def draw_map(ds, x, y, color, at=None, path=None, *, dashed="auto", marks="auto", levels=None, facet=None, allow=(), width="column", caption="below"):
+def draw_map(ds, x, y, color, at=None, path=None, *, dashed="auto", marks="auto", levels=None, facet=None, allow=None, width="column", caption="below"):
     """Draw ``color`` over ``x`` and ``y`` and return the Drawing; write it where ``path`` says.
 
     ``x`` and ``y``: an axis, or a quantity that varies along one axis only and is monotone there.  ``at``: labels of the
@@ -66,11 +67,13 @@ def draw_map(ds, x, y, color, at=None, path=None, *, dashed="auto", marks="auto"
     grids = [_grid(panel, x, y, color, allow) for _, panel in panels]
     if dashed == "auto":
         dashed = "first_order_link_gbps" if color == "required_link_gbps" and "first_order_link_gbps" in view else None
+    note = ""
     if isinstance(marks, str):
-        marks = generations() if marks == "auto" and (x, y) == ("tokens_per_domain", "achieved_tflops") else ()
+        drawn = marks == "generations" or (x, y) == ("tokens_per_domain", "achieved_tflops")
+        marks, note = (generations(), GENERATIONS_NOTE) if drawn else ((), "")
     paint = _Paint(view, color, levels, [grid.values for grid in grids])
 
-    text = _caption(view, x, y, color, dashed, at, marks, facet, any(grid.invalid.any() for grid in grids), paint)
+    text = _caption(view, x, y, color, dashed, at, marks, facet, any(grid.invalid.any() for grid in grids), note)
     with matplotlib.rc_context(drawings.STYLE):
         columns = min(len(panels), 3 if width == "page" else 2)
         rows = -(-len(panels) // columns)
@@ -260,6 +263,7 @@ def _draw_marks(axes, marks, paint):
     taken, groups = [], {}
     for mark in marks:
         groups.setdefault((f"{mark.x:.3g}", f"{mark.y:.3g}"), []).append(mark)
+    groups = dict(sorted(groups.items(), key=lambda item: -item[1][0].x))  # the rightmost have least room: they choose first
     to_axes = axes.transAxes.inverted()
     places = [to_axes.transform(axes.transData.transform((group[0].x, group[0].y))) for group in groups.values()]
     for place, group in zip(places, groups.values()):
@@ -277,7 +281,8 @@ def _draw_marks(axes, marks, paint):
 def _place_label(axes, group, others, taken):
     """The label beside, above or below its point: the first place where it is inside and touches nothing."""
     text = "\n".join(m.label if m.port is None else f"{m.label} ({m.port:g})" for m in group)
-    options = ((7, 0, "left", "center_baseline"), (-7, 0, "right", "center_baseline"), (0, 7, "center", "bottom"), (0, -7, "center", "top"))
+    options = ((7, 0, "left", "center_baseline"), (-7, 0, "right", "center_baseline"), (0, 7, "center", "bottom"), (0, -7, "center", "top"),
+               (-5, 5, "right", "bottom"), (5, -5, "left", "top"), (-5, -5, "right", "top"), (5, 5, "left", "bottom"))
     renderer = axes.figure.canvas.get_renderer()
     best = None
     for dx, dy, ha, va in options:
@@ -288,7 +293,7 @@ def _place_label(axes, group, others, taken):
         note.set_in_layout(False)
         box = note.get_window_extent(renderer).transformed(axes.transAxes.inverted())
         trouble = sum(box.padded(0.012).contains(*place) for place in (*others, *taken))
-        trouble += 3 * (box.x0 < 0.0) + 3 * (box.x1 > 1.0) + 3 * (box.y0 < 0.0) + 3 * (box.y1 > 1.0)
+        trouble += 100 * ((box.x0 < 0) + (box.x1 > 1) + (box.y0 < 0) + (box.y1 > 1))
         if best is None or trouble < best[0]:
             if best is not None:
                 best[1].remove()
@@ -325,7 +330,7 @@ def _label_lines(axes, lines, paint, taken):
         text.set_path_effects(HALO)
 
 
-def _caption(view, x, y, color, dashed, at, marks, facet, hatched, paint):
+def _caption(view, x, y, color, dashed, at, marks, facet, hatched, note):
     name = lambda key: view[key].attrs.get("long_name") or key.replace("_", " ")  # noqa: E731
     text = f"{name(color)[:1].upper()}{name(color)[1:]} over {name(x)} and {name(y)}"
     model = drawings.reference(view)
@@ -335,7 +340,7 @@ def _caption(view, x, y, color, dashed, at, marks, facet, hatched, paint):
     if dashed:
         text += f"Dashed: {name(dashed)}. "
     if any(mark.port for mark in marks):
-        text += "Points: generations, filled with the colour of the port they ship with (in brackets); lighter than the ground is short of port. "
+        text += f"Points: {note}filled with the port they ship with (in brackets); lighter than the ground is short of port. "
     if hatched:
         text += "Hatched: cannot run or does not fit. "
     return text + drawings.conventions(view)

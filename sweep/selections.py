@@ -35,16 +35,19 @@ def words(ds, name):
     return None
 
 
-def allowed(ds, allow=()):
-    """Codes of ``status`` that count as valid: ok and the reasons allowed.  None if the dataset has no status."""
+def allowed(ds, allow=None):
+    """Codes of ``status`` that count: ok, the reasons that the sweep's own config allows, and those of ``allow``.
+
+    None if the dataset has no status.
+    """
     if "status" not in ds.variables:
         return None
-    reasons = words(ds, "status") or {0: "ok"}
-    codes = {word: code for code, word in reasons.items()}
-    for reason in allow:
+    codes = {word: code for code, word in (words(ds, "status") or {0: "ok"}).items()}
+    for reason in allow or ():
         if reason not in codes:
             raise SweepError(f"allow: {reason!r} is not a reason of status. {did_you_mean(reason, codes)}")
-    return np.array([codes.get("ok", 0), *(codes[reason] for reason in allow)], int)
+    reasons = dict.fromkeys(["ok", *(spec_of(ds).get("allow") or ()), *(allow or ())])
+    return np.array([codes[reason] for reason in reasons if reason in codes], int)
 
 
 def select(ds, at=None):
@@ -58,23 +61,28 @@ def select(ds, at=None):
         if array.ndim == 0:
             _check_fixed(name, array, wanted)
             continue
-        if array.ndim > 1:
-            raise SweepError(f"at: {name} stands on {', '.join(map(str, array.dims))}; fix those axes instead.")
-        dim = array.dims[0]
-        labels = np.asarray(array.values)
-        if isinstance(wanted, tuple):
-            low, high = wanted
-            index = np.flatnonzero((labels >= low * (1 - CLOSE)) & (labels <= high * (1 + CLOSE)))
-            if not len(index):
-                raise SweepError(f"at: {name} has no label from {low:g} to {high:g}. {_listed(labels)}")
-        elif isinstance(wanted, list):
-            index = np.concatenate([np.atleast_1d(_find(name, labels, item)) for item in wanted])
-        else:
-            index = _find(name, labels, wanted)
-            if np.ndim(index) and len(index) == 1:
-                index = int(index[0])
-        ds = ds.isel({dim: index})
+        index = positions(ds, name, wanted)
+        if len(index) == 1 and not isinstance(wanted, (list, tuple)):
+            index = int(index[0])
+        ds = ds.isel({array.dims[0]: index})
     return ds
+
+
+def positions(ds, name, wanted):
+    """Positions along the axis of ``name`` at a label, a list of labels or a ``(low, high)`` range."""
+    array = variable(ds, name, "at")
+    if array.ndim != 1:
+        raise SweepError(f"at: {name} stands on {', '.join(map(str, array.dims))}; fix those axes instead.")
+    labels = np.asarray(array.values)
+    if isinstance(wanted, tuple):
+        low, high = wanted
+        index = np.flatnonzero((labels >= low - abs(low) * CLOSE) & (labels <= high + abs(high) * CLOSE))
+        if not len(index):
+            raise SweepError(f"at: {name} has no label from {low:g} to {high:g}. {_listed(labels)}")
+        return index
+    if isinstance(wanted, list):
+        return np.concatenate([np.atleast_1d(_find(name, labels, item)) for item in wanted])
+    return np.atleast_1d(_find(name, labels, wanted))
 
 
 def _find(name, labels, wanted):
@@ -183,3 +191,24 @@ def label_of(ds, name):
     text = attrs.get("long_name") or str(name).replace("_", " ")
     unit = attrs.get("units", "")
     return text if unit in ("", "1", "dimensionless") else f"{text} ({unit})"
+
+
+def parse_at(assignments):
+    """``name=label``, ``name=label,label`` or ``name=low..high`` of a command line, as ``select`` takes them."""
+    at = {}
+    for text in assignments:
+        name, equals, wanted = str(text).partition("=")
+        name, wanted = name.strip(), wanted.strip()
+        if not (equals and name and wanted):
+            raise SweepError(f"--at {text}: write NAME=VALUE, such as --at accelerator=h100.")
+        if name in at:
+            raise SweepError(f"--at {name} is given twice. Write its labels in one, such as --at {name}=A,B.")
+        low, dots, high = wanted.partition("..")
+        if dots:
+            try:
+                at[name] = float(low), float(high)
+            except ValueError:
+                raise SweepError(f"--at {text}: a range has a number on each side, such as 100..800.") from None
+        else:
+            at[name] = wanted.split(",") if "," in wanted else wanted
+    return at

@@ -1,0 +1,236 @@
+"""Asking a saved sweep: points, counts, winners, fronts, crossings and sensitivities, in one pass over its blocks.
+
+    query(ds, where="tp * pp <= 16", best="step_time_s", over=["tp", "pp"])
+
+The answer is a pandas DataFrame whose ``attrs`` hold ``units`` by column and ``notes``: what was read and what was left
+out.  Points whose status is not ok are left out unless their reason is allowed.
+"""
+
+import numpy as np
+import pandas as pd
+
+from . import crossings, sensitivities
+from .blocks import Blocks
+from .errors import SweepError
+from .winners import Front, Top, direction
+
+LIMIT = 100  # rows, unless asked for more
+
+
+def query(
+    ds, where=None, at=None, best=None, top=1, over=None, pareto=None, crossover=None, along=None, sensitivity=None,
+    group_by=None, count=False, columns=None, limit=LIMIT, allow=None,
+):  # fmt: skip
+    """Ask ``ds``, any Dataset with axes, outputs and ``status``; returns a DataFrame.
+
+    where        a condition on points, such as ``tp * pp <= 16 and accelerator == 'h100'``
+    at           labels: name -> label, list of labels or (low, high)
+    best, top    the ``top`` best points by a quantity: NAME (its better side), ``min:NAME`` or ``max:NAME``; ``over`` names the
+                 axes searched (all), so that one list is given for each combination of the others, or ``group_by`` the groups
+    pareto       the points that none beats in all of several quantities, for each group of ``group_by``
+    crossover    ``NAME=VALUE`` (a number, a quantity or arithmetic) with ``along``: where it is crossed on that axis
+    sensitivity  how much each axis moves a quantity
+    group_by     names whose values make groups; alone, or with ``columns``: counts, least, mean and largest
+    count        how many points match
+    columns      names to show; ``limit`` rows at most (None: all)
+    allow        reasons of status that do not disqualify, beside those that the sweep itself allows
+    """
+    asked = [name for name, value in (("best", best), ("pareto", pareto), ("crossover", crossover), ("sensitivity", sensitivity), ("count", count)) if value]
+    if len(asked) > 1:
+        raise SweepError(f"{' and '.join(asked)} are different questions: ask one at a time.")
+    if over is not None and not best:
+        raise SweepError("over: belongs to best, such as best=step_time_s with over=tp,pp.")
+    if (along is None) != (crossover is None):
+        raise SweepError("crossover and along belong together, such as crossover exposed_fraction=0.02 along link_gbps.")
+    if top < 1:
+        raise SweepError(f"top: {top} is not a number of points. Write 1 or more.")
+    group_by, over, pareto, columns = _listed(group_by), _listed(over), _listed(pareto), _listed(columns)
+    blocks = Blocks(ds, at, where, _listed(allow), whole=[along] if along else ())
+    for what, names in (("group_by", group_by), ("over", over), ("columns", columns)):
+        for name in names or ():
+            blocks.check(name, what)
+    if best:
+        frame = _best(blocks, best, top, over, group_by, columns)
+    elif pareto:
+        frame = _pareto(blocks, pareto, group_by, columns)
+    elif crossover:
+        frame = crossings.table(blocks, crossover, along)
+    elif sensitivity:
+        frame = sensitivities.table(blocks, sensitivity)
+    elif group_by or count:
+        frame = _groups(blocks, group_by or [], [] if count else columns or [])
+    else:
+        return _finished(blocks, *_points(blocks, columns, limit))
+    rows = len(frame)
+    if limit and rows > limit:
+        frame = frame.iloc[:limit]
+    return _finished(blocks, frame, rows)
+
+
+def iterate(blocks, columns):
+    """The points that count, as one DataFrame for each block: what a listing and an export stream over."""
+    for block in blocks:
+        mask = block.full(block.mask())
+        if mask.any():
+            flat = np.flatnonzero(mask.ravel())
+            yield pd.DataFrame({name: _column(blocks, name, block.full(block[name]).ravel()[flat]) for name in columns})
+
+
+def default_columns(blocks):
+    """Axes that vary, then outputs as the dataset has them."""
+    status = () if blocks.codes is None or len(blocks.codes) > 1 else ("status",)  # all ok: says nothing
+    outputs = [str(name) for name in blocks.ds.data_vars if name in blocks.names and name not in status]
+    return [*_varying(blocks), *(name for name in outputs if not name.startswith(("best_", "count_")))]
+
+
+def _points(blocks, columns, limit):
+    columns = columns or default_columns(blocks)
+    frames, rows = [], 0
+    for frame in iterate(blocks, columns):
+        frames.append(frame)
+        rows += len(frame)
+        if limit and rows > limit:
+            break
+    if not frames:
+        frames = [pd.DataFrame({name: [] for name in columns})]
+    return pd.concat(frames, ignore_index=True)[: limit or None], rows
+
+
+def _best(blocks, best, top, over, group_by, columns):
+    name, sign = direction(best)
+    blocks.check(name, "best")
+    if over is not None and group_by is not None:
+        raise SweepError("over and group_by say the same from two sides: give one of them.")
+    for dim in over or ():
+        if dim not in blocks.dims:
+            raise SweepError(f"over: {dim} is not an axis. Axes are {', '.join(blocks.dims)}.")
+    if group_by is None:
+        over = over if over is not None else list(blocks.dims)
+        group_by = [dim for dim in blocks.dims if dim not in over]
+    over = [dim for dim in (over or blocks.dims) if dim not in group_by]
+    winners = Top(blocks, name, sign, group_by, over, top)
+    for block in blocks:
+        if winners.may_improve(block):
+            winners.feed(block)
+        else:
+            blocks.read, blocks.skipped = blocks.read - 1, blocks.skipped + 1
+    shown = [*group_by, *(dim for dim in blocks.dims if dim not in group_by and dim in _varying(blocks))]
+    return _winning(blocks, winners, group_by, [*shown, name, *(columns or [])], top > 1)
+
+
+def _pareto(blocks, names, group_by, columns):
+    goals = [direction(name, "pareto") for name in names]
+    for name, _ in goals:
+        blocks.check(name, "pareto")
+    if len(goals) < 2:
+        raise SweepError("pareto: name two quantities or more, such as step_time_s,memory_bytes.")
+    front = Front(blocks, goals, group_by or [])
+    for block in blocks:
+        front.feed(block)
+    shown = [*(group_by or ()), *_varying(blocks), *(name for name, _ in goals), *(columns or [])]
+    return _winning(blocks, front, group_by or [], shown, False)
+
+
+def _winning(blocks, finder, group_by, columns, ranked):
+    """The table of winners: group, rank, labels and columns of each, gathered point by point."""
+    rows = [row for row in finder.rows() if row[2] is not None or ranked is False]
+    columns = list(dict.fromkeys(columns))
+    has = np.array([places is not None for _, _, places, _ in rows], bool)
+    places = {dim: np.array([p[dim] if p else 0 for _, _, p, _ in rows], int) for dim in blocks.dims}
+    table = {"rank": [rank + 1 for _, rank, _, _ in rows]} if ranked else {}
+    for name in columns:
+        if name in group_by:
+            values = np.array([key[group_by.index(name)] for key, _, _, _ in rows])
+            table[name] = blocks.labels(name)[values.astype(int)] if name in blocks.dims and len(rows) else _column(blocks, name, values)
+        else:
+            column = pd.Series(_column(blocks, name, gather(blocks, name, places)))
+            if not has.all():
+                column = column.astype("Int64") if column.dtype.kind in "iu" else column
+                column = column.where(has)
+            table[name] = column
+    return pd.DataFrame(table)
+
+
+def gather(blocks, name, places):
+    """The values of a name at single points: positions within the slice, one array for each dim."""
+    picks = {dim: blocks.picked[dim][index] for dim, index in places.items()}
+    count = len(next(iter(places.values()))) if places else 1
+    if name not in blocks.ds.variables:
+        return np.full(count, 0 if isinstance(blocks.constants[name], str) else blocks.constants[name])
+    array = blocks.ds.variables[name]
+    if array.ndim == 0 or not count:
+        return np.full(count, array.values[()]) if count else np.empty(0, array.dtype)
+    import xarray as xr
+
+    taken = array.isel({dim: xr.Variable("point", picks[dim]) for dim in array.dims})
+    return np.asarray(blocks._plain(name, np.asarray(taken.values)))
+
+
+def _groups(blocks, names, columns):
+    """Counts by group, and least, mean and largest of columns.  Groups of ``status`` count every point."""
+    groups = Top(blocks, blocks.dims[0], 1, names, blocks.dims)
+    for name in columns:
+        if name in blocks.categories:
+            raise SweepError(f"columns: {name} has words; group by it instead.")
+    totals = {name: [np.empty(0)] * 4 for name in columns}  # least, largest, sum, count
+    counts = np.empty(0, np.int64)
+    for block in blocks:
+        mask = block.full(block.mask(every="status" in names)).ravel()
+        number = block.full(groups._groups(block)).ravel()[mask]
+        size = len(groups.groups)
+        counts = np.r_[counts, np.zeros(size - len(counts), np.int64)] + np.bincount(number, minlength=size)
+        for name in columns:
+            least, largest, total, seen = (np.r_[a, np.full(size - len(a), fill)] for a, fill in zip(totals[name], (np.inf, -np.inf, 0.0, 0.0)))
+            values = block.full(block[name]).ravel()[mask].astype(float)
+            real = ~np.isnan(values)
+            np.minimum.at(least, number[real], values[real])
+            np.maximum.at(largest, number[real], values[real])
+            totals[name] = [least, largest, total + np.bincount(number[real], values[real], size), seen + np.bincount(number[real], minlength=size)]
+    keys = sorted(groups.groups, key=lambda key: tuple((np.isnan(v), v) for v in key))
+    order = [groups.groups[key] for key in keys if len(counts) and (counts[groups.groups[key]] or not names)]
+    keys = [key for key in keys if groups.groups[key] in set(order)]
+    table = {}
+    for i, name in enumerate(names):
+        values = np.array([key[i] for key in keys])
+        table[name] = blocks.labels(name)[values.astype(int)] if name in blocks.dims and len(keys) else _column(blocks, name, values)
+    table["count"] = counts[order] if len(counts) else [0] * (not names)
+    if not names:
+        table["points"] = [blocks.size] * len(table["count"])
+    for name in columns:
+        least, largest, total, seen = (a[order] for a in totals[name]) if len(totals[name][0]) else (np.empty(0),) * 4
+        none = seen == 0
+        with np.errstate(invalid="ignore", divide="ignore"):
+            table |= {f"{name}_min": np.where(none, np.nan, least), f"{name}_mean": total / seen, f"{name}_max": np.where(none, np.nan, largest)}
+    return pd.DataFrame(table)
+
+
+def _column(blocks, name, values):
+    """Codes as words, labels as text, numbers as they are."""
+    if name not in blocks.categories:
+        return values
+    known = blocks.categories[name]
+    fallback = {254: "excluded", 255: ""}
+    words = np.array([*known, *(fallback.get(code, str(code)) for code in range(len(known), 256))], object)
+    return words[np.nan_to_num(np.asarray(values, float), nan=255).astype(int)]
+
+
+def _varying(blocks):
+    return [dim for dim, length in zip(blocks.dims, blocks.shape) if length > 1] or list(blocks.dims[:1])
+
+
+def _listed(names):
+    if names is None or names == "":
+        return None
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+
+
+def _finished(blocks, frame, rows):
+    units = {}
+    for name in frame.columns:
+        base = name if name in blocks.ds.variables else name.removesuffix("_min").removesuffix("_mean").removesuffix("_max")
+        units[name] = blocks.ds.variables[base].attrs.get("units", "") if base in blocks.ds.variables else ""
+    notes = [f"read {blocks.read} block{'s' * (blocks.read != 1)}" + (f", skipped {blocks.skipped}" if blocks.skipped else "")]
+    if rows > len(frame):
+        notes.append(f"the first {len(frame)} rows; ask for more with limit")
+    frame.attrs.update(units=units, notes=notes, blocks_read=blocks.read, blocks_skipped=blocks.skipped)
+    return frame
