@@ -8,7 +8,7 @@ Model states, per parameter held (Megatron-LM's and ZeRO's accounting):
 
 18 bytes for bf16 with fp32 gradients (Megatron), 16 with bf16 gradients (ZeRO, FSDP) or in fp32.  ZeRO-1 divides the optimizer
 by the shard group, ZeRO-2 the gradients too, ZeRO-3 the parameters too; ZeRO-3 adds the gathered parameters of 1 + prefetch
-blocks and one block's gradients, and keeps all parameters whole where they are not resharded after forward.
+blocks (of all where they are not resharded after forward) and one block's gradients.
 
 Activations per token of a block (Korthikanti et al., arXiv:2205.05198, equations 2 and 4, with GQA, a gate and experts):
 
@@ -27,7 +27,7 @@ hides that the dense layers sit on the first stage (-19 %).
 
 from typing import NamedTuple
 
-from .ops import choose, maximum, where
+from .ops import choose, maximum, minimum, where
 from .work import FULL, NONE, SELECTIVE, sequence_ranks
 
 WORKSPACE = 2.0 * 2**30
@@ -108,7 +108,7 @@ def _stage(x, work, in_flight, embedding, head):
         return dense / over + experts / experts_over
 
     gathered = where(x.zero_stage >= 3, 1.0, 0.0)
-    kept = where((x.zero_stage >= 3) & (x.reshard_after_forward > 0), sharded(3), dense + experts)
+    ahead = where(x.reshard_after_forward > 0, minimum(1 + x.prefetch, blocks) * block, dense + experts)
     whole = sequence_ranks(x)
     full = block_activation_bytes(x, work.moe_share) * tokens
     live = in_flight * blocks
@@ -118,7 +118,7 @@ def _stage(x, work, in_flight, embedding, head):
     )
     logits = head * tokens * (4 * x.vocab / x.tp + 4 * x.hidden / whole)
     return Stage(
-        parameters=x.param_bytes * (kept + gathered * (1 + x.prefetch) * block),
+        parameters=x.param_bytes * (sharded(3) + gathered * ahead),
         gradients=x.grad_bytes * (sharded(2) + gathered * block),
         optimizer=state_bytes(x) * sharded(1),
         activations=activations + logits,

@@ -120,8 +120,9 @@ def test_shard_group():
     _, _, node = occupied(**LLAMA_8B, dp=64, zero_stage=3, shard_group=8)
     assert node.first.optimizer == 8 * all_of_them.first.optimizer
     _, _, kept = occupied(**LLAMA_8B, dp=64, zero_stage=3, reshard_after_forward=0)
-    whole = 2 * (32 * of.block_params + of.embedding_params + of.head_params)
-    assert kept.first.parameters == pytest.approx(whole + 4 * of.block_params)
+    held = 2 * (32 * of.block_params + of.embedding_params + of.head_params)
+    assert kept.first.parameters == pytest.approx(held * (1 + 1 / 64))
+    assert all_of_them.first.parameters == pytest.approx(held / 64 + 4 * of.block_params)
 
 
 @pytest.mark.parametrize("tp", [1, 8])
