@@ -15,7 +15,8 @@ Activations per token of a block (Korthikanti et al., arXiv:2205.05198, equation
     divided by tp only with sequence parallelism    10 h     norms 4, inputs of QKV and MLP 4, dropout masks 2 (none with a gate)
     divided by tp       2 a d + 2 k (d + d_v) + 2 a d_v + 2 c f     Q, K and V, the core's output, the MLP
     full recompute      2 h of each block, and one whole block while it is recomputed
-    head                4 V/tp + 4 h     fp32 logits, norm and input
+    head                4 V/tp + 4 h     fp32 logits, norm and input; b_V/5 V/tp up to 12 V/tp where the loss moves more than 20 bytes
+                        per logit: eager code keeps 16 and 32-bit logits and the gradients of both
 
 which is 10 + 24/t for a GPT (34/t with sequence parallelism).  The core is a fused (flash) kernel: its 5 a s/h is never kept,
 so ``selective`` changes FLOP and not bytes; ``scores=True`` of :func:`block_activation_bytes` gives it back.
@@ -27,7 +28,7 @@ hides that the dense layers sit on the first stage (-19 %).
 
 from typing import NamedTuple
 
-from .ops import choose, maximum, minimum, where
+from .ops import choose, clip, maximum, minimum, where
 from .work import FULL, NONE, SELECTIVE, sequence_ranks
 
 WORKSPACE = 2.0 * 2**30
@@ -116,7 +117,7 @@ def _stage(x, work, in_flight, embedding, head):
         x.recompute,
         {NONE: lambda: live * full, SELECTIVE: lambda: live * full, FULL: lambda: live * 2 * x.hidden * tokens / whole + full},
     )
-    logits = head * tokens * (4 * x.vocab / x.tp + 4 * x.hidden / whole)
+    logits = head * tokens * (clip(x.logit_bytes / 5, 4.0, 12.0) * x.vocab / x.tp + 4 * x.hidden / whole)
     return Stage(
         parameters=x.param_bytes * (sharded(3) + gathered * ahead),
         gradients=x.grad_bytes * (sharded(2) + gathered * block),

@@ -75,6 +75,13 @@ def test_a_run_of_llama_8b():
     assert 194.41e9 < m.total < 1.1 * 194.41e9  # the fused loss saves the fp32 logits
 
 
+@pytest.mark.parametrize("run, printed", [(dict(dp=8, seq_len=32768), 83.9), (dict(dp=1, cp=8, seq_len=262144), 84.5)], ids=str)
+def test_an_eager_loss(run, printed):
+    """pytorch/torchtitan benchmarks/llama3_h100_202412_torchtitan.md table 2: Llama 3.1 8B, FSDP, full recomputation, GiB reserved."""
+    _, _, m = occupied(**LLAMA_8B, **run, zero_stage=3, grad_bytes=4.0, recompute="full", logit_bytes=60.0)
+    assert m.total / GIB == pytest.approx(printed, rel=0.05)
+
+
 @pytest.mark.parametrize("stage, gigabytes", [(0, 120.0), (1, 31.4), (2, 16.6), (3, 1.9)])
 def test_states_of_the_zero_paper(stage, gigabytes):
     """arXiv:1910.02054 figure 1: 7.5 B parameters on 64 GPUs."""
