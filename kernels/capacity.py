@@ -30,8 +30,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import ops
+from . import fabric, ops
 
+OUTPUTS = ("wait_hours", "wait_p99_hours", "usable_utilisation", "usd_per_busy_gpu_hour")
 LN2 = log(2.0)
 _NODES, _WEIGHTS = (values.tolist() for values in np.polynomial.legendre.leggauss(64))
 
@@ -103,6 +104,17 @@ def waiting(gpus, utilisation, gang=1.0, gang_cv=0.0, arrival_cv=1.0, service_cv
         ops.where(stable, some * each, inf),
         ops.where(stable, each * ops.maximum(LN2 * ops.log2(some / 0.01), 0.0), inf),
     )
+
+
+def report(x):
+    """Outputs of quantities.py from completed inputs ``x``; money is that of fabric.py per busy hour."""
+    found = waiting(x.gpus, x.utilisation, x.job_gpus, x.job_gpus_cv, x.arrival_cv, x.duration_cv)
+    return {
+        "wait_hours": found.mean * x.job_hours,
+        "wait_p99_hours": found.p99 * x.job_hours,
+        "usable_utilisation": usable_gpus(x.gpus, x.job_gpus, x.job_gpus_cv) / x.gpus,
+        "usd_per_busy_gpu_hour": fabric.cost(x).usd_per_second_per_gpu * 3600.0 / x.utilisation,
+    }
 
 
 def highest_utilisation(gpus, target, which="mean", **mix):

@@ -171,6 +171,23 @@ _INPUTS = (
     _number("usd_per_kwh", "USD", "price of energy", "", 0.08, note="assumption"),
     _positive("pue", "1", "power usage effectiveness", "", 1.25, note="assumption"),
     _positive("amortisation_years", "a", "life over which capital is written off", "", 4.0, note="assumption"),
+    # -- serving (kernels/serving.py; seq_len is the length of prompt and context) ------------------------------------
+    _positive("decode_batch", "sequences", "sequences decoded together by a tensor-parallel group, per micro-batch", "b_d", 32.0),
+    _count("serving_micro_batches", "micro-batches that alternate: experts of one exchange while the other computes", "m_d", 1),
+    _positive("kv_bytes", "byte", "bytes of a key or value element in the cache", "s_kv", 2.0),
+    # -- capacity (kernels/capacity.py) --------------------------------------------------------------------------------
+    _positive("utilisation", "1", "share of a cluster's accelerators that jobs keep busy", "rho", 0.8, high=1.0),
+    _positive("job_gpus", "1", "accelerators a job asks for, mean (its gang)", "g", 8.0),
+    _number("job_gpus_cv", "1", "coefficient of variation of gangs (0: all equal)", "c_g", 0.0),
+    _positive("job_hours", "h", "duration of a job, mean", "S", 24.0),
+    _number("duration_cv", "1", "coefficient of variation of durations", "c_s", 1.0),
+    _number("arrival_cv", "1", "coefficient of variation of the gaps between arrivals", "c_a", 1.0),
+    # -- stragglers and failures (kernels/stragglers.py) ---------------------------------------------------------------
+    _number("rank_cv", "1", "coefficient of variation of a rank's step from one step to the next", "c_r", 0.0),
+    _choice("rank_tail", "distribution of a rank's step", ("normal", "lognormal", "exponential"), "normal"),
+    _positive("network_mtbf_years", "a", "mean time between network failures that stop a job, per accelerator", "", 69.0, note="Llama 3: 35 in 54 days on 16,384 accelerators (arXiv 2407.21783, table 5)"),
+    _positive("mtbf_years", "a", "mean time between failures of any kind, per accelerator", "", 5.8, note="Llama 3: 419 in 54 days on 16,384 accelerators (same table)"),
+    _number("restart_hours", "h", "time lost per failure: work since the last checkpoint, and the restart", "", 0.5, note="assumption"),
 )
 
 REASONS = ("ok", "gpus", "heads", "layers", "batch", "experts", "schedule", "shard_group", "contention", "memory")
@@ -234,9 +251,34 @@ _OUTPUTS = (
     Quantity("usd_per_million_tokens", "USD", "cost of a million trained tokens", better="low"),
     Quantity("watts_per_gpu", "W", "power at the meter per accelerator with its share of the network", better="low"),
 )
+_FURTHER = (  # not of a training step: worked out only when asked for by name
+    Quantity("joules_per_token", "J", "energy at the meter per trained token", better="low"),
+    _time("decode_time_s", "time per output token"),
+    _time("decode_compute_s", "memory and compute of an output token"),
+    _time("decode_tp_s", "tensor-parallel all-reduces of an output token"),
+    _time("decode_ep_s", "expert exchange of an output token"),
+    Quantity("decode_tokens_per_s_per_gpu", "1/s", "output tokens per second and accelerator", better="high"),
+    _time("prefill_time_s", "prefill of a prompt"),
+    _time("kv_transfer_s", "move of a prompt's keys and values to another machine"),
+    _time("first_token_time_s", "time to the first token (prefill elsewhere)"),
+    Quantity("kv_bytes_per_token", "byte", "keys and values of a token, all layers"),
+    _gbps("decode_tp_link_gbps", "port required by tensor parallelism while decoding"),
+    _gbps("decode_ep_link_gbps", "port required by expert parallelism while decoding"),
+    _gbps("prefill_ep_link_gbps", "port required by expert parallelism in prefill"),
+    _gbps("kv_link_gbps", "port required to move keys and values while their prompt is computed"),
+    Quantity("serving_memory_bytes", "byte", "weights, keys and values per accelerator", better="low"),
+    Quantity("wait_hours", "h", "wait of a job, mean", better="low"),
+    Quantity("wait_p99_hours", "h", "wait that 99 % of jobs stay below", better="low"),
+    Quantity("usable_utilisation", "1", "utilisation at which the queue grows without bound", better="high"),
+    Quantity("usd_per_busy_gpu_hour", "USD", "cost of an accelerator's busy hour, idle ones paid for", better="low"),
+    Quantity("straggler_factor", "1", "expected step of the slowest rank over the mean", better="low"),
+    Quantity("goodput", "1", "share of time that is neither straggling nor lost to failures", better="high"),
+)
 
 INPUTS = {q.name: q for q in _INPUTS}
-OUTPUTS = {q.name: q for q in _OUTPUTS}
+OUTPUTS = {q.name: q for q in _OUTPUTS + _FURTHER}
+STEP_OUTPUTS = tuple(q.name for q in _OUTPUTS)
+"""The outputs of a training step: what ``outputs: all`` means."""
 
 
 def encode(quantity, word):

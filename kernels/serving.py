@@ -1,21 +1,24 @@
 """Serving: what a decoded token and a prompt ask of the network.
 
-Decoding reads all weights a GPU holds and the keys and values of every sequence, for one token each: it is bound by memory, its
-messages are small, and tensor parallelism pays two all-reduces of a few hundred kilobytes per block, which is latency.  Experts
-add a dispatch and a combine per block; keys and values move once per request where prefill and decode run on different machines.
+Decoding reads all weights a GPU holds and the keys and values of every sequence, for one token each: it is bound by
+memory, its messages are small, and tensor parallelism pays two all-reduces of a few hundred kilobytes per block,
+which is latency.  Experts add a dispatch and a combine per block; keys and values move once per request where prefill
+and decode run on different machines.
 
-    token bytes on the port per block   batch top_k' h (s_d + s_c)              top_k' the experts that leave the domain
-    layer                               t = read or compute, c = exchange;      m (t + c), or m max(t, c) with m = 2 micro-batches
-    time per output token               layers x layer + head + pipeline hops
-    first token                         prefill (compute-bound, a forward pass) + keys and values over the port
-    keys and values                     2 k d s_kv per token and block; MLA (r_kv + d_r) s_kv
+    token bytes on the port per block   batch top_k' h (s_d + s_c)              top_k' the experts that leave the
+    domain layer                               t = read or compute, c = exchange;      m (t + c), or m max(t, c) with
+    m = 2 micro-batches time per output token               layers x layer + head + pipeline hops first token
+    prefill (compute-bound, a forward pass) + keys and values over the port keys and values                     2 k d
+    s_kv per token and block; MLA (r_kv + d_r) s_kv
 
-Requirements ask which rate on the port keeps each exchange within its window: experts under the other micro-batch's compute (or
-within ``tolerance`` of the time per token), keys and values within the prefill that makes them.
+Requirements ask which rate on the port keeps each exchange within its window: experts under the other micro-batch's
+compute, else within ``tolerance`` of the block, tensor parallelism always so, keys and values within the prefill that
+makes them.
 
-``decode_batch`` counts the sequences of one tensor-parallel group (a data-parallel rank) in each micro-batch.  SI throughout;
-elementwise, for NumPy and jax arrays.  A group of ``tp`` sits in the scale-up domain first, as in training; experts spread over
-``ep`` ranks.  Left out: queues of requests (capacity.py), speculative decoding (divide by tokens accepted), host time.
+``decode_batch`` counts the sequences of one tensor-parallel group (a data-parallel rank) in each micro-batch.  SI
+throughout; elementwise, for NumPy and jax arrays.  A group of ``tp`` sits in the scale-up domain first, as in
+training; experts spread over ``ep`` ranks.  Left out: queues of requests (capacity.py), speculative decoding (divide
+by tokens accepted), host time.
 """
 
 from typing import NamedTuple
@@ -23,7 +26,7 @@ from typing import NamedTuple
 from . import collectives as c
 from . import compute as computing
 from . import work as working
-from .ops import clip, exp, is_concrete, log2, maximum, minimum, positive, where
+from .ops import exp, is_concrete, log2, maximum, minimum, where
 
 ACTIVATION_BYTES = 2.0  # bytes of an activation between tensor-parallel ranks
 LN2 = 0.6931471805599453
@@ -41,10 +44,11 @@ class Serving(NamedTuple):
     kv_transfer_s: object
     first_token_time_s: object
     kv_bytes_per_token: object
-    required_link_gbps_decode_tp: object
-    required_link_gbps_decode_ep: object
-    required_link_gbps_prefill_ep: object
-    required_link_gbps_kv: object
+    decode_tp_link_gbps: object
+    decode_ep_link_gbps: object
+    prefill_ep_link_gbps: object
+    kv_link_gbps: object
+    serving_memory_bytes: object
 
 
 # -- plain numbers ----------------------------------------------------------------------------------------------------------
@@ -79,34 +83,34 @@ def serve(x):
     held = working.work(x)
     net = c.tiers(x)
     u = 1.0 / (x.link_gbps * x.link_efficiency)
-    prompt = computing.compute(x, held)
-    rows = x.decode_batch
+    window = x.tolerance / (1.0 - x.tolerance)
 
-    block = _block_decode_s(x, held)
-    head = _head_decode_s(x, held)
-    tp_group, tp_lines = _tensor_lines(x, net)
-    tp_decode = _tensor_s(x, tp_group, tp_lines, rows, u)
-    ep_decode, ep_slope = _expert_s(x, held, net, rows, u)
-    alternate = x.decode_micro_batches > 1
-    together = x.decode_micro_batches
-    # two micro-batches: one computes (with its all-reduces) while the other exchanges with the experts
+    block, head = _block_decode_s(x, held), _head_decode_s(x)
+    tensor, experts = _tensor(x, net), _experts(x, net)
+    rows, tokens = x.decode_batch, x.micro_batch * x.seq_len / x.cp
+    tp_decode, ep_decode = tensor.seconds(rows, u), held.moe_share * experts.seconds(rows, u)
     busy = block + tp_decode
+    together = x.serving_micro_batches
+    alternate = together > 1
     layer = together * where(alternate, maximum(busy, ep_decode), busy + ep_decode)
-    hops = positive(x.pp - 1.0) * (net.latency_s + rows * x.hidden * ACTIVATION_BYTES / x.tp * u)
+    hops = maximum(x.pp - 1.0, 0.0) * (net.latency_s + rows * x.hidden * ACTIVATION_BYTES / x.tp * u)
     decode = x.layers * layer + together * head + hops
 
-    tokens = x.micro_batch * x.seq_len
-    tp_prompt = _tensor_s(x, tp_group, tp_lines, tokens / x.cp, u)
-    ep_prompt, ep_prompt_slope = _expert_s(x, held, net, tokens / x.cp, u)
-    prefill = x.layers * (prompt.block_forward_s + tp_prompt + ep_prompt) + prompt.head_forward_s
+    prompt = computing.compute(x, held)
+    prompt_block = prompt.block_forward_s + tensor.seconds(tokens, u)
+    ep_prompt = held.moe_share * experts.seconds(tokens, u)
+    prompt_layer = together * where(alternate, maximum(prompt_block, ep_prompt), prompt_block + ep_prompt)
+    prefill = x.layers * prompt_layer + together * prompt.head_forward_s
     kv = kv_bytes_per_token(x)
-    kv_share = tokens * kv / (x.cp * x.pp * _kv_ranks(x))
+    kv_share = tokens * kv / (x.pp * _kv_ranks(x))
     transfer = net.latency_s + kv_share * u
 
-    spare = where(alternate, busy, x.tolerance / (1.0 - x.tolerance) * busy)
-    fixed = ep_decode - ep_slope * u
-    rest = ep_prompt - ep_prompt_slope * u
-    compute_only = x.layers * (prompt.block_forward_s + tp_prompt) + prompt.head_forward_s
+    # what the exchanges may take: the other micro-batch's time, else the tolerance; other links at infinite speed
+    alone = prompt.block_forward_s + tensor.seconds(tokens, 0.0)
+    spare = where(alternate, block + tensor.seconds(rows, 0.0), window * block)
+    prompt_spare = where(alternate, alone, window * alone)
+    moe = maximum(held.moe_share, 1e-9)
+    weights = x.layers / x.pp * (held.block_params + held.block_expert_params) + held.embedding_params + held.head_params
     return Serving(
         decode_time_s=decode,
         decode_compute_s=together * (x.layers * block + head),
@@ -117,11 +121,17 @@ def serve(x):
         kv_transfer_s=transfer,
         first_token_time_s=prefill + transfer,
         kv_bytes_per_token=kv,
-        required_link_gbps_decode_tp=_tensor_requirement(x, tp_group, tp_lines, rows, block),
-        required_link_gbps_decode_ep=_rate(ep_slope, spare - fixed),
-        required_link_gbps_prefill_ep=_rate(ep_prompt_slope, x.tolerance * compute_only / x.layers - rest),
-        required_link_gbps_kv=kv_share / positive_or_tiny(compute_only),
+        decode_tp_link_gbps=tensor.requirement(rows, window * block),
+        decode_ep_link_gbps=experts.requirement(rows, spare / moe),
+        prefill_ep_link_gbps=experts.requirement(tokens, prompt_spare / moe),
+        kv_link_gbps=kv_share / (x.layers * alone + prompt.head_forward_s),
+        serving_memory_bytes=weights * x.param_bytes + together * rows * x.seq_len / x.cp * kv / (x.pp * _kv_ranks(x)),
     )
+
+
+def report(x):
+    """Outputs of quantities.py from completed inputs ``x``, in SI."""
+    return serve(x)._asdict()
 
 
 def kv_bytes_per_token(x):
@@ -131,9 +141,60 @@ def kv_bytes_per_token(x):
     return x.layers * where(x.kv_lora_rank > 0, latent, plain) * x.kv_bytes
 
 
-def positive_or_tiny(value):
-    """``value`` kept above zero, for a denominator."""
-    return maximum(value, 1e-30)
+class _Exchange(NamedTuple):
+    """Collectives of a block: each of ``messages`` lists its algorithms and its bytes per token; none: nothing is sent."""
+
+    messages: tuple
+    crosses: object
+
+    def seconds(self, tokens, u):
+        """Seconds of all messages for ``tokens``, one after the other, at ``u`` = 1 / (bytes/s on the port)."""
+        return sum(c.seconds(lines, tokens * each, where(self.crosses, u, 0.0)) for lines, each in self.messages)
+
+    def requirement(self, tokens, budget):
+        """bytes/s on the port at which every message keeps its share (by bytes) of ``budget``; inf where none does."""
+        total = sum(each for _, each in self.messages)
+        rates = [minimum(*(_rate(line, tokens * each, budget * each / total) for line in lines)) for lines, each in self.messages]
+        return where(self.crosses, maximum(*rates), 0.0) if rates else 0.0
+
+
+def _rate(line, nbytes, budget):
+    """bytes/s at which an algorithm's a + b u + V [p (g + h u) + (1 - p) max(g, h u)] stays within ``budget``."""
+
+    def over(wire, left):
+        return where(left > 0.0, wire / where(left > 0.0, left, 1.0), where(wire > 0.0, float("inf"), 0.0))
+
+    fast_port = over(line.b + nbytes * line.p * line.h, budget - line.a - nbytes * line.g)
+    slow_port = over(line.b + nbytes * line.h, budget - line.a - nbytes * line.p * line.g)
+    return maximum(fast_port, slow_port)
+
+
+def _tensor(x, net):
+    """Two all-reduces per block of the activations of every token."""
+    if is_concrete(x.tp) and x.tp == 1:
+        return _Exchange((), False)
+    group = c.place(x.tp, x.scaleup_domain)
+    lines = c.selected(c.all_reduce(group, net), x.algorithm, net)
+    lines = [line._replace(a=where(x.tp > 1, line.a, 0.0)) for line in lines]
+    return _Exchange(((lines, x.hidden * ACTIVATION_BYTES),) * 2, group.n_out > 1)
+
+
+def _experts(x, net):
+    """A dispatch and a combine per MoE block of top_k copies of every token, whose tp ranks send a part each.
+
+    All peers are sent to at once, as DeepEP does: one latency, where a ring or NCCL pays one per peer.
+    ``node_limit`` caps the copies that leave the domain.
+    """
+    if is_concrete(x.ep) and x.ep == 1:
+        return _Exchange((), False)
+    group = c.place(x.ep, x.scaleup_domain)
+    away = (group.n - group.n_in) / group.n
+    crossing = where(x.node_limit > 0, minimum(away, x.node_limit / maximum(x.top_k, 1.0)), away)
+    crosses = group.n_out > 1
+    once = where(crosses, net.latency_s, where(x.ep > 1, net.inner_latency_s, 0.0))
+    line = c.all_to_all(group, net, crossing)
+    both = line._replace(a=2.0 * once, b=2.0 * line.b)
+    return _Exchange((([both], x.top_k * x.hidden / x.tp * (x.dispatch_bytes + x.combine_bytes)),), crosses)
 
 
 def _kv_ranks(x):
@@ -141,15 +202,9 @@ def _kv_ranks(x):
     return where(x.kv_lora_rank > 0, 1.0, minimum(x.tp, x.kv_heads))
 
 
-def _element(x):
-    """Bytes of a weight as it is read."""
-    return x.param_bytes
-
-
 def _flop_rate(x):
     """FLOP/s that small multiplications reach at best."""
-    best = x.gemm_efficiency if x.gemm_efficiency is not None else x.efficiency
-    return x.peak_tflops * best
+    return x.peak_tflops * (x.efficiency if x.gemm_efficiency is None else x.gemm_efficiency)
 
 
 def _hbm_rate(x):
@@ -157,80 +212,24 @@ def _hbm_rate(x):
 
 
 def _block_decode_s(x, held):
-    """Seconds of an average block for one token of ``decode_batch`` sequences: weights and experts met, keys and values."""
-    rows, memory = x.decode_batch, _hbm_rate(x)
-    dense = maximum(held.block_params * _element(x) / memory, 2.0 * rows * held.block_params / _flop_rate(x))
+    """Seconds of an average block for one token of ``decode_batch`` sequences: weights, experts met, keys and values."""
+    rows, memory, flop = x.decode_batch, _hbm_rate(x), _flop_rate(x)
+    dense = held.block_params * maximum(x.param_bytes / memory, 2.0 * rows / flop)
     experts = 0.0
     if not (is_concrete(x.experts) and x.experts == 0):
         some = maximum(x.experts, 1.0)
-        meeting = rows * x.ep / x.tp  # sequences whose tokens meet on the experts of this group
-        missed = exp(meeting * LN2 * log2(1.0 - minimum(x.top_k, some - 0.5) / some))
-        read = held.block_expert_params * (1.0 - missed) * _element(x) / memory
-        flop = 2.0 * (rows / x.tp) * x.top_k * held.block_expert_params / (some / x.ep)
-        experts = maximum(read, flop / _flop_rate(x))
+        share = minimum(x.top_k / some, 0.999)
+        together = rows * x.ep / x.tp  # tokens of the whole group, each of which meets a share of its experts
+        met = 1.0 - exp(together * LN2 * log2(1.0 - share))
+        experts = held.block_expert_params * maximum(met * x.param_bytes / memory, 2.0 * together * share / flop)
     context = rows * x.seq_len / x.cp
-    cache = kv_bytes_per_token(x) / x.layers / _kv_ranks(x) * context / memory
+    cache = kv_bytes_per_token(x) / x.layers / _kv_ranks(x) / memory
+    # MLA decodes in the latent space: scores over r_kv + d_r, values over r_kv
     width = where(x.kv_lora_rank > 0, 2.0 * x.kv_lora_rank + x.qk_rope_head_dim, x.head_dim + x.v_head_dim)
-    core = 2.0 * context * x.heads / x.tp * width / (x.peak_tflops * x.attention_efficiency)
-    return dense + experts + maximum(cache, core)
+    core = 2.0 * x.heads / x.tp * width / (x.peak_tflops * x.attention_efficiency)
+    return dense + experts + context * maximum(cache, core)
 
 
-def _head_decode_s(x, held):
+def _head_decode_s(x):
     weights = x.vocab * x.hidden / x.tp
-    return maximum(weights * _element(x) / _hbm_rate(x), 2.0 * x.decode_batch * weights / _flop_rate(x))
-
-
-def _tensor_lines(x, net):
-    group = c.place(x.tp, x.scaleup_domain)
-    return group, c.selected(c.all_reduce(group, net), x.algorithm, net)
-
-
-def _tensor_s(x, group, lines, rows, u):
-    """Seconds of a block's two all-reduces of ``rows`` tokens."""
-    if is_concrete(x.tp) and x.tp == 1:
-        return 0.0
-    each = c.seconds(lines, rows * x.hidden * ACTIVATION_BYTES, where(group.n_out > 1, u, 0.0))
-    return where(x.tp > 1, 2.0 * each, 0.0)
-
-
-def _tensor_requirement(x, group, lines, rows, block):
-    """Rate at which the all-reduces of a block stay within ``tolerance`` of it; inf where their latency alone is more."""
-    if is_concrete(x.tp) and x.tp == 1:
-        return 0.0
-    budget = x.tolerance / (1.0 - x.tolerance) * block / 2.0
-    nbytes = rows * x.hidden * ACTIVATION_BYTES
-    rates = []
-    for line in lines:
-        serial = line.a + nbytes * line.p * line.g
-        wire = line.b + nbytes * line.h
-        hidden = line.a + nbytes * line.g
-        rates.append(where(hidden <= budget, _rate(wire, budget - serial), float("inf")))
-    return where(group.n_out > 1, minimum(*rates), 0.0)
-
-
-def _expert_s(x, held, net, rows, u):
-    """Seconds of a block's dispatch and combine of ``rows`` tokens, and its slope in u; the average block of the model.
-
-    Experts of another domain are reached over the port; ``node_limit`` caps the copies that leave it.  A block that has no
-    experts sends nothing, so the average block counts with the share of MoE blocks.
-    """
-    if is_concrete(x.ep) and x.ep == 1:
-        return 0.0, 0.0
-    sends = rows / x.tp * x.hidden * held.moe_share
-    group = c.place(x.ep, x.scaleup_domain / x.tp if is_concrete(x.tp) and x.tp > 1 else x.scaleup_domain)
-    outside = (group.n - group.n_in) / group.n
-    copies = x.top_k * outside
-    copies = where(x.node_limit > 0, minimum(copies, x.node_limit), copies)
-    both = x.dispatch_bytes + x.combine_bytes
-    inner = sends * x.top_k * (group.n_in - 1.0) / group.n * both * net.inner_s_per_byte
-    slope = sends * copies * both
-    crosses = group.n_out > 1
-    latency = 2.0 * held.moe_share * where(crosses, net.latency_s, where(x.ep > 1, net.inner_latency_s, 0.0))
-    return latency + maximum(inner, slope * u), slope
-
-
-def _rate(nbytes, seconds):
-    """bytes/s that move ``nbytes`` in ``seconds``: 0 for none, inf where there is no time."""
-    late = seconds <= 0.0
-    found = where(late, float("inf"), nbytes / where(late, 1.0, seconds))
-    return where(nbytes > 0.0, found, 0.0 * clip(seconds, 0.0, 0.0) if not is_concrete(seconds) else 0.0)
+    return weights * maximum(x.param_bytes / _hbm_rate(x), 2.0 * x.decode_batch / _flop_rate(x))
