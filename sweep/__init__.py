@@ -15,7 +15,7 @@ _HOME = {
     "Spec": "spec",
     "Plan": "plan",
     "run": "execute",
-    "evaluate": "execute",
+    "evaluate": "evaluations",
     "open_store": "store",
     "query": "queries",
     "draw_map": "maps",

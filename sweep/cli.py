@@ -100,12 +100,13 @@ def _usage(error):
 
 def say(text):
     """A remark on stderr, unless --quiet."""
-    context = click.get_current_context(silent=True)
-    if not (context and context.find_root().obj and context.find_root().obj.get("quiet")) and not _quiet(context):
+    if not quiet():
         click.echo(text, err=True)
 
 
-def _quiet(context):
+def quiet():
+    """Whether --quiet stands anywhere on the line."""
+    context = click.get_current_context(silent=True)
     return bool(context and context.obj and context.obj.get("quiet"))
 
 
@@ -159,6 +160,131 @@ def plan(config, settings, format):
         described = made.describe()
         flat = [{"what": key, "value": value} for key, value in described.items()]
         click.echo(tables.render_json(described) if format == "json" else tables.render(flat, format))
+
+
+@cli.command()
+@click.argument("config")
+@click.option("-o", "--output", "path", metavar="STORE", help="Where the store goes.  [default: outputs/NAME.zarr]")
+@set_option
+@click.option("--part", metavar="I/N", help="Only every N-th block, for jobs without a scheduler between them.")
+@click.option("--extend", is_flag=True, help="Let a store of fewer labels or outputs grow.")
+@click.option("--overwrite", is_flag=True, help="A new store; the old one stays until it is complete.")
+@table_format()
+def run(config, path, settings, part, extend, overwrite, format):
+    """Evaluate a sweep into a store, or finish one that was stopped.
+
+    \b
+    Example:
+      sweep run quickstart
+      sweep run why-400g -o outputs/mine.zarr --set 'accelerator=[h100, b200]'
+      sweep run why-400g --part 1/4
+    """
+    from . import execute, tables
+    from .progress import Bar, clock, count
+
+    spec = load_spec(config, settings)
+    bar = Bar() if not quiet() else None
+    try:
+        result = execute.run(spec, path, part=_part(part), extend=extend, overwrite=overwrite, progress=bar)
+    except KeyboardInterrupt:
+        _complain("interrupted; every finished block is kept. The same command goes on from there.")
+        sys.exit(130)
+    finally:
+        if bar:
+            bar.close()
+    for note in result.notes:
+        say(note)
+    if result.points:
+        rate = count(result.points / max(result.seconds, 1e-9))
+        say(f"{result.points:,} points in {clock(result.seconds)}, {rate} points/s on {result.device}")
+    else:
+        say("nothing was left to do")
+    if not result.complete:
+        say("blocks of other parts are still missing")
+    click.echo(result.path if format == "table" else tables.render([_fields(result)], format))
+
+
+def _part(text):
+    """'2/8' as (2, 8)."""
+    if text is None:
+        return None
+    first, slash, last = text.partition("/")
+    if not slash or not first.isdigit() or not last.isdigit() or not 1 <= int(first) <= int(last):
+        raise SpecError(f"--part {text}: is not a part. Write I/N with I from 1 to N, such as 1/4.")
+    return int(first), int(last)
+
+
+def _fields(result):
+    return {key: list(value) if isinstance(value, tuple) else value for key, value in result._asdict().items()}
+
+
+# -- verbs: ask, see -----------------------------------------------------------------------------------------------------
+
+at_option = click.option("--at", "at", multiple=True, metavar="NAME=LABEL", help="A slice: NAME=LABEL, =A,B or =LOW..HIGH. Repeatable.")
+allow_option = click.option("--allow", multiple=True, metavar="REASON", help="A reason of status that does not disqualify. Repeatable.")
+
+
+@cli.command()
+@click.argument("store")
+@click.option("--where", metavar="EXPR", help="Points to look at, such as 'tp * pp <= 16'.")
+@at_option
+@click.option("--best", metavar="NAME", help="The best points by NAME (or min:NAME, max:NAME).")
+@click.option("--top", type=click.IntRange(1), default=1, show_default=True, help="How many of the best.")
+@click.option("--over", metavar="AXES", help="Axes that --best searches; one answer for each combination of the others.")
+@click.option("--pareto", metavar="NAMES", help="Points that none beats in all of NAMES.")
+@click.option("--crossover", metavar="NAME=VALUE", help="Where NAME crosses VALUE, with --along.")
+@click.option("--along", metavar="AXIS", help="The axis of --crossover.")
+@click.option("--sensitivity", metavar="NAME", help="How much each axis moves NAME.")
+@click.option("--group-by", metavar="NAMES", help="Groups to count, or to search with --best and --pareto.")
+@click.option("--count", is_flag=True, help="How many points match.")
+@click.option("--columns", metavar="NAMES", help="Names to show.")
+@click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="Rows at most; 0: all.")
+@allow_option
+@table_format("parquet")
+def query(store, at, allow, limit, format, **asked):
+    """Ask a saved sweep: points, counts, winners, fronts, crossings, sensitivities.
+
+    \b
+    Example:
+      sweep query quickstart --best required_link_gbps --over link_gbps
+      sweep query quickstart --where "exposed_fraction > 0.1" --count
+      sweep query quickstart --crossover exposed_fraction=0.02 --along link_gbps
+      sweep query quickstart --group-by bottleneck --format csv
+    """
+    from . import exports, queries, selections
+    from .store import open_store
+
+    frame = queries.query(open_store(store), at=selections.parse_at(at), allow=allow, limit=limit or None, **asked)
+    for note in frame.attrs["notes"]:
+        say(note)
+    exports.write_frame(frame, format, sys.stdout)
+
+
+@cli.command("map")
+@click.argument("store")
+@click.option("--x", required=True, metavar="NAME", help="An axis, or a quantity that varies along one axis only.")
+@click.option("--y", required=True, metavar="NAME", help="The same for the other direction.")
+@click.option("--color", required=True, metavar="NAME", help="The quantity drawn as contours.")
+@at_option
+@click.option("--facet", metavar="AXIS", help="An axis drawn as panels side by side.")
+@click.option("--width", type=click.Choice(["column", "page"]), default="column", show_default=True, help="Of one or two columns.")
+@click.option("--caption", type=click.Choice(["below", "none"]), default="below", show_default=True, help="Drawn below, or left out.")
+@allow_option
+@click.option("-o", "--output", required=True, metavar="FILE", help="A .pdf, .svg or .png.")
+def draw_map(store, x, y, color, at, output, **options):
+    """A map: two axes, a third quantity as filled contours.
+
+    \b
+    Example:
+      sweep map iso-line --x tokens_per_domain --y achieved_tflops --color required_link_gbps -o map.png
+      sweep map quickstart --x link_gbps --y dp --color exposed_fraction -o exposed.pdf
+    """
+    from . import maps, selections
+    from .store import open_store
+
+    drawing = maps.draw_map(open_store(store), x, y, color, selections.parse_at(at), output, **options)
+    say(drawing.caption)
+    click.echo(output)
 
 
 # -- verbs: look up ----------------------------------------------------------------------------------------------------

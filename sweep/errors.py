@@ -45,6 +45,8 @@ def did_you_mean(word, known, limit=8):
     near = [name for name in known if name.replace("_", "-") in near]
     if near:
         return f"Did you mean {listed(near)}?"
+    if not known:
+        return "There are none."
     more = "" if len(known) <= limit else f" and {len(known) - limit} more"
     return f"Known: {', '.join(known[:limit])}{more}."
 

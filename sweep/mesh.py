@@ -78,7 +78,12 @@ class Mesh:
         from ._kernels import model
 
         window = self._window(start, shape)
-        return model.Inputs(**{name: self._open(entry, window) for name, entry in self.inputs.items()})
+        return model.Inputs(**{name: self._open(entry, window) for name, entry in self.inputs.items()}, known=self.known)
+
+    @cached_property
+    def known(self):
+        """Pairs (name, values that occur) of the inputs that vary, for ``model.Inputs.known``."""
+        return tuple((name, tuple(np.unique(entry.values).tolist())) for name, entry in self.inputs.items() if entry.dims)
 
     def environment(self, start=None, shape=None):
         """name -> number or open-mesh array of everything that a ``where`` can use, in codes (see ``categories``).

@@ -105,7 +105,7 @@ def read_yaml(path):
     except UnicodeDecodeError:
         raise SpecError(f"{path}: is not UTF-8 text. Save it as UTF-8.") from None
     except yaml.YAMLError as error:
-        raise SpecError(f"{path}{_line(error)}: {_problem(error)}") from None
+        raise SpecError(f"{path}{_line(error)}: {_problem(error, text)}") from None
 
 
 def parse_yaml(text, place):
@@ -205,9 +205,11 @@ def _line(error):
     return f", line {mark.line + 1}" if mark else ""
 
 
-def _problem(error):
+def _problem(error, text=""):
     problem = getattr(error, "problem", None) or str(error)
-    if "\\t" in problem or "tab" in problem:
+    mark = getattr(error, "problem_mark", None)
+    line = text.splitlines()[mark.line] if mark and mark.line < len(text.splitlines()) else ""
+    if "\t" in line[: len(line) - len(line.lstrip())]:
         return "a tab stands where spaces belong. Indent with spaces."
     if "stands twice" in problem:
         return f"{problem}. Remove one of the two."

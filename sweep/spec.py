@@ -19,7 +19,7 @@ from .errors import SpecError, did_you_mean, listed
 
 KEYS = ("title", "axes", "fixed", "where", "allow", "outputs", "reduce", "store", "precision")
 PRECISIONS = ("float64", "float32")
-STORE_KEYS = {"path": str, "block_points": int, "codec": str}
+STORE_KEYS = {"path": str, "block_points": int, "codec": str, "dtype": str}
 DEFAULT_OUTPUTS = ("step_time_s", "exposed_fraction", "required_link_gbps", "binding_dimension", "bottleneck", "mfu", "memory_bytes")
 
 
@@ -27,7 +27,7 @@ DEFAULT_OUTPUTS = ("step_time_s", "exposed_fraction", "required_link_gbps", "bin
 class Spec:
     """A checked config.  ``axes`` and ``fixed`` are as written; ``mesh`` is what they mean.
 
-    ``outputs`` always ends with ``status``.  ``reduce`` is None or {"best": ((name, "min" | "max"), ...), "over": dims}.
+    ``outputs`` always ends with ``status``.  ``reduce`` is None or the mapping as written, ``over`` a list of axes.
     ``source`` is the file it came from, or "".
     """
 
@@ -98,8 +98,7 @@ class Spec:
         """The config as a mapping that ``from_dict`` takes."""
         content = {"title": self.title, "axes": self.axes or None, "fixed": self.fixed, "where": self.where}
         content |= {"allow": list(self.allow), "outputs": [name for name in self.outputs if name != "status"]}
-        if self.reduce:
-            content["reduce"] = {"best": [f"{way}:{name}" for name, way in self.reduce["best"]], "over": list(self.reduce["over"])}
+        content["reduce"] = self.reduce
         return {k: v for k, v in {**content, "store": self.store, "precision": self.precision}.items() if v}
 
     def with_set(self, assignment):
@@ -131,7 +130,8 @@ class Spec:
         """Plain JSON values: labels of every axis, what moves along it, every constant resolved to a number.
 
         {"title", "axes": {name: {"labels", "inputs": {quantity: [..]}}}, "fixed": {quantity: value},
-        "tables": {quantity: {"dims", "values"}} (over several axes), "where", "allow", "outputs", "reduce", "precision"}
+        "tables": {quantity: {"dims", "values"}} (over several axes), "where", "allow", "outputs", "reduce", "precision",
+        "presets": {table: name} (of those fixed, by name alone: the numbers are in fixed)}
         """
         mesh = self.mesh
         axes = {axis.name: {"labels": axis.labels.tolist(), "inputs": {}} for axis in mesh.axes}
@@ -148,16 +148,16 @@ class Spec:
                 tables[name] = {"dims": list(entry.dims), "values": numbers}
         for axis in mesh.axes:
             axes[axis.name]["labels"] = [_jsonable(label) for label in axis.labels.tolist()]
-        reduce = self.reduce and {"best": [list(pair) for pair in self.reduce["best"]], "over": list(self.reduce["over"])}
         return {
             "title": self.title, "axes": axes, "fixed": fixed, "tables": tables, "where": self.where,
-            "allow": list(self.allow), "outputs": list(self.outputs), "reduce": reduce, "precision": self.precision,
+            "allow": list(self.allow), "outputs": list(self.outputs), "reduce": self.reduce, "precision": self.precision,
+            "presets": {table: self.fixed[table] for table in presets.TABLES if table in self.fixed},
         }  # fmt: skip
 
     @cached_property
     def sha256(self):
-        """Of all that decides the results: canonical JSON without the title."""
-        content = {key: value for key, value in self.canonical().items() if key != "title"}
+        """Of all that decides the results: canonical JSON without the title and the presets' names."""
+        content = {key: value for key, value in self.canonical().items() if key not in ("title", "presets")}
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -199,7 +199,7 @@ def _outputs(content, mesh, place):
     if names is None:
         names = [] if content.get("reduce") else [n for n in DEFAULT_OUTPUTS]
     elif names == "all":
-        names = list(quantities.OUTPUTS)
+        names = list(quantities.STEP_OUTPUTS)
     elif not isinstance(names, list):
         raise SpecError(f"{place}: {names!r} is not a list. Write a list such as [step_time_s, required_link_gbps], or all.")
     for name in names:
@@ -210,28 +210,17 @@ def _outputs(content, mesh, place):
 
 
 def _reduce(rule, mesh, at):
+    """The axes that a reduction names; what it keeps of them is read where reductions are made."""
     if rule is None:
         return None
-    place = at("reduce", "")
-    if not isinstance(rule, dict) or set(rule) != {"best", "over"}:
-        raise SpecError(f"{place}: write {{best: step_time_s, over: [tp, pp]}}: what to minimise or maximise, and over which axes.")
-    best = []
-    for text in values.sequence(rule["best"], at("reduce", "best")):
-        way, colon, name = str(text).rpartition(":")
-        if name not in quantities.OUTPUTS:
-            raise SpecError(f"{at('reduce', 'best')}: {name!r} is no output. {did_you_mean(name, quantities.OUTPUTS)}")
-        if colon and way not in ("min", "max"):
-            raise SpecError(f"{at('reduce', 'best')}: {way!r} is neither min nor max. Write min:{name} or max:{name}.")
-        way = way or {"low": "min", "high": "max"}.get(quantities.OUTPUTS[name].better)
-        if not way:
-            raise SpecError(f"{at('reduce', 'best')}: {name} is neither better low nor high. Write min:{name} or max:{name}.")
-        best.append((name, way))
+    if not isinstance(rule, dict) or "over" not in rule:
+        raise SpecError(f"{at('reduce', '')}: names no axes. Write {{minimize: step_time_s, over: [tp, pp]}}.")
     over = values.sequence(rule["over"], at("reduce", "over"))
     for name in over:
         if name not in mesh.dims:
             raise SpecError(f"{at('reduce', 'over')}: {name!r} is no axis. {did_you_mean(name, mesh.dims)}")
     values.distinct(over, at("reduce", "over"))
-    return {"best": tuple(best), "over": tuple(over)}
+    return {**rule, "over": list(over)}
 
 
 def _store(section, at):
