@@ -68,6 +68,15 @@ class Counts(NamedTuple):
         return self.node_leaf_cables + 2 * (self.leaf_spine_cables + self.spine_core_cables)
 
 
+class Network(NamedTuple):
+    """Counts, planes, speed of a port (SI) and radix of a switch."""
+
+    counts: Counts
+    planes: object
+    speed: object
+    radix: object
+
+
 class Cost(NamedTuple):
     """Per accelerator: price of the scale-out network, watts at the meter, and money per second of everything."""
 
@@ -130,24 +139,35 @@ def port(link_gbps, switch_gbps, largest_port_gbps, planes=None, radix=None):
 
 
 def network(x):
-    """Counts, planes, port speed and radix of the network that the SI inputs ``x`` describe."""
+    """The :class:`Network` of completed inputs ``x``.
+
+    Planes that are not given are as few as ``switch_port_gbps`` allows, or two or four times as many where that is cheaper: more
+    planes of slower ports have a larger radix and may save a tier.
+    """
     planes, speed, radix = port(x.link_gbps, x.switch_gbps, x.switch_port_gbps, x.planes, x.switch_radix)
-    found = counts(x.gpus, radix, x.fabric_design, x.fabric_rails, planes, x.oversubscription, x.pod_gpus)
-    return found, planes, speed, radix
+    best = _network(x, planes, speed, radix)
+    if x.planes is not None or x.switch_radix is not None:
+        return best
+    for more in (2.0, 4.0):
+        other = _network(x, *port(x.link_gbps, x.switch_gbps, x.switch_port_gbps, planes * more))
+        cheaper = _usd(x, other) < _usd(x, best)
+        found = Counts(*(ops.where(cheaper, new, old) for new, old in zip(other.counts, best.counts)))
+        best = Network(found, *(ops.where(cheaper, new, old) for new, old in zip(other[1:], best[1:])))
+    return best
 
 
-def network_usd(x):
-    """Price of the switches, cables with optics, and NICs of one network: three arrays in dollars, for all accelerators."""
-    found, _, speed, radix = network(x)
+def network_usd(x, built=None):
+    """Price of the switches, cables with optics, and NICs of a network (of ``x``): in dollars, for all accelerators."""
+    found, _, speed, radix = built or network(x)
     switches = found.switches * radix * speed * x.switch_usd_per_gbps
     cables = found.cables * (x.cable_usd + speed * x.optics_usd_per_gbps)
     nics = x.gpus * x.link_gbps * x.nic_usd_per_gbps
     return switches, cables, nics
 
 
-def network_watts(x):
-    """Power of the switches, optics and NICs of one network: three arrays in watts, for all accelerators, cooling left out."""
-    found, _, speed, radix = network(x)
+def network_watts(x, built=None):
+    """Power of the switches, optics and NICs of a network (of ``x``): in watts, for all accelerators, without cooling."""
+    found, _, speed, radix = built or network(x)
     switches = found.switches * radix * speed * x.switch_watts_per_gbps
     optics = found.cables * speed * x.optics_watts_per_gbps
     nics = x.gpus * x.link_gbps * x.nic_watts_per_gbps
@@ -156,10 +176,20 @@ def network_watts(x):
 
 def cost(x):
     """Cost of the SI inputs ``x``: rates in bytes/s, and prices and watts per rate scaled with them."""
-    usd = sum(network_usd(x)) / x.gpus
-    watts = (x.accelerator_watts + sum(network_watts(x)) / x.gpus) * x.pue
+    built = network(x)
+    usd = sum(network_usd(x, built)) / x.gpus
+    watts = (x.accelerator_watts + sum(network_watts(x, built)) / x.gpus) * x.pue
     capital = (x.accelerator_usd + usd) / (x.amortisation_years * SECONDS_PER_YEAR)
     return Cost(usd, watts, capital + watts * x.usd_per_kwh / JOULES_PER_KWH)
+
+
+def _network(x, planes, speed, radix):
+    found = counts(x.gpus, radix, x.fabric_design, x.fabric_rails, planes, x.oversubscription, x.pod_gpus)
+    return Network(found, planes, speed, radix)
+
+
+def _usd(x, built):
+    return sum(network_usd(x, built))
 
 
 def _leaves(endpoints, lanes, down):

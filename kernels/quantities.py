@@ -158,7 +158,7 @@ _INPUTS = (
     _positive("switch_gbps", "Gb/s", "capacity of a switch", "", 51200.0, scale=GBPS, note="64 ports of 800 Gb/s (SN5600); a QM9700 has 25,600"),
     _positive("switch_port_gbps", "Gb/s", "fastest port of a switch; faster links are split over planes", "", 800.0, scale=GBPS),
     _count("switch_radix", "ports of a switch at the port speed", "k_sw", None, 2, note="switch_gbps over the port speed, at most 256"),
-    _count("planes", "copies of the network that a link is split over", "n_pl", None, note="as few as switch_port_gbps allows"),
+    _count("planes", "copies of the network that a link is split over", "n_pl", None, note="the cheapest of as few as switch_port_gbps allows, twice and four times as many"),
     _choice("fabric_design", "topology of the scale-out network", ("fat-tree", "rail-optimised", "rail-only"), "rail-optimised"),
     _count("fabric_rails", "rails: accelerators of a node with a leaf of their own", "r", 8),
     _number("switch_usd_per_gbps", "USD s/Gb", "price of a switch per Gb/s of capacity", "", 1.4, scale=1 / GBPS, note="36,000 USD for 64 x 400 Gb/s (SHEET; about 50,000 from NVIDIA)"),
