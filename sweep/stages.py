@@ -1,0 +1,158 @@
+"""The model as three compiled stages for blocks of one shape.
+
+    prepare (low rank)  ->  combine (full rank)  ->  report (the outputs asked for, as they are stored)
+
+Each is one jit, because those are the cuts at which a compiler's fusions must stop: in one jit XLA computes low-rank
+values again in every output.  Numbers that are fixed in the sweep are closed over, never passed as 0-d arrays, so they
+fold while tracing; what a stage hands on as a plain number stays one in the next.  Only the axes' values are traced.
+
+``double_precision`` is the one place where float64 is switched on: jax keeps that switch per thread, the user's own
+setting is never touched, and outside of it float64 falls to float32 without a word.
+"""
+
+from functools import cached_property
+from typing import NamedTuple
+
+import numpy as np
+
+from ._kernels import quantities
+
+
+def double_precision():
+    """The context in which blocks are traced, dispatched and fetched, in every thread that does so."""
+    import jax
+
+    return jax.enable_x64(True)
+
+
+class Leaf(NamedTuple):
+    """A value that a stage hands on: the axes it depends on and its bytes per element."""
+
+    dims: tuple
+    itemsize: int
+
+
+class Stages:
+    """The three stages over a mesh.
+
+    ``outputs`` are the names asked for; ``shape`` is the block's shape, the only one that is ever compiled; ``precision``
+    is that of the evaluation (float64 or float32), ``stored`` that of the outputs.  ``compilations`` counts traces.
+    """
+
+    def __init__(self, mesh, outputs, shape, precision="float64", stored="float32"):
+        self.mesh, self.outputs, self.shape = mesh, tuple(outputs), tuple(shape)
+        self.precision, self.stored = precision, stored
+        self.compilations = 0
+        first = mesh.block((0,) * len(shape), self.shape)._asdict()
+        self._fixed = {name: value for name, value in first.items() if not isinstance(value, np.ndarray)}
+        self._names = tuple(name for name in first if name not in self._fixed)
+        self._cut = {}  # stage -> how its plain numbers and traced arrays make its result again
+
+    def __call__(self, start):
+        """The outputs of the block that starts at ``start``: name -> array on the device, perhaps not yet computed."""
+        with double_precision():
+            arrays = self.arrays(start)
+            prepare, combine, report = self._jits
+            parts = prepare(arrays)
+            core = combine(arrays, parts)
+            return report(arrays, parts, core)
+
+    def arrays(self, start):
+        """The traced inputs of the block at ``start``, as a tuple of open-mesh arrays."""
+        inputs = self.mesh.block(tuple(start), self.shape)
+        return tuple(self._cast(getattr(inputs, name)) for name in self._names)
+
+    @cached_property
+    def leaves(self):
+        """Stage -> list of Leaf, from one abstract trace with every axis at length 2; ``report`` is a dict by name."""
+        import jax
+
+        two = Stages(self.mesh, self.outputs, (2,) * len(self.shape), self.precision, self.stored)
+        dims = self.mesh.dims
+
+        def leaf(value):
+            return Leaf(tuple(dim for dim, size in zip(dims, value.shape) if size > 1), value.dtype.itemsize)
+
+        with double_precision():
+            arrays = two.arrays((0,) * len(self.shape))
+            parts = jax.eval_shape(two._prepare, arrays)
+            core = jax.eval_shape(two._combine, arrays, parts)
+            report = jax.eval_shape(two._report, arrays, parts, core)
+        return {
+            "inputs": [leaf(value) for value in arrays],
+            "prepare": [leaf(value) for value in parts],
+            "combine": [leaf(value) for value in core],
+            "report": {name: leaf(value) for name, value in report.items()},
+        }
+
+    @cached_property
+    def _jits(self):
+        import jax
+
+        return jax.jit(self._prepare), jax.jit(self._combine), jax.jit(self._report)
+
+    def _cast(self, values):
+        if self.precision == "float32" and values.dtype == np.float64:
+            return values.astype(np.float32)
+        return values
+
+    def _inputs(self, arrays):
+        from ._kernels import model
+
+        return model.Inputs(**self._fixed, **dict(zip(self._names, arrays)))
+
+    def _prepare(self, arrays):
+        from ._kernels import model
+
+        self.compilations += 1
+        return self._take_apart("parts", model.prepare(self._inputs(arrays)))
+
+    def _combine(self, arrays, parts):
+        from ._kernels import model
+
+        self.compilations += 1
+        return self._take_apart("core", model.combine(self._inputs(arrays), self._join("parts", parts), self.outputs))
+
+    def _report(self, arrays, parts, core):
+        from ._kernels import model
+
+        self.compilations += 1
+        parts, core = self._join("parts", parts), self._join("core", core)
+        values = model.report(self._inputs(arrays), parts, core, self.outputs)
+        return {name: self._as_stored(name, values[name]) for name in self.outputs}
+
+    def _take_apart(self, key, tree):
+        """The traced leaves of a stage's result; its plain numbers are kept here, to stay plain numbers."""
+        import jax
+
+        leaves, structure = jax.tree.flatten(tree)
+        traced = [isinstance(leaf, jax.core.Tracer) for leaf in leaves]
+        self._cut[key] = structure, [None if t else leaf for t, leaf in zip(traced, leaves)], traced
+        return [leaf for t, leaf in zip(traced, leaves) if t]
+
+    def _join(self, key, arrays):
+        import jax
+
+        structure, plain, traced = self._cut[key]
+        arrays = iter(arrays)
+        return jax.tree.unflatten(structure, [next(arrays) if t else value for t, value in zip(traced, plain)])
+
+    def _as_stored(self, name, value):
+        """An output in the dtype of its array: u1 for categories (255: none), else ``stored``."""
+        import jax.numpy as jnp
+
+        value = jnp.asarray(value)
+        if value.ndim == 0:
+            value = value.reshape((1,) * len(self.shape))
+        if quantities.OUTPUTS[name].kind == "category":
+            if jnp.issubdtype(value.dtype, jnp.floating):
+                value = jnp.where(jnp.isnan(value), quantities.MISSING, value)
+            return value.astype(np.uint8)
+        return value.astype(self.stored)
+
+
+def dtype_of(name, stored="float32"):
+    """The dtype in which an output is stored, and its fill value."""
+    if quantities.OUTPUTS[name].kind == "category":
+        return np.dtype("u1"), quantities.MISSING
+    return np.dtype(stored), np.nan
