@@ -102,9 +102,7 @@ class Drawing:
 
 def new_figure(width, height, caption=""):
     """A figure ``height`` inches high, with room below it for the caption's lines, drawn small."""
-    inches = WIDTHS.get(width, width)
-    if not isinstance(inches, (int, float)):
-        raise SweepError(f"width: {width!r} is neither {' nor '.join(WIDTHS)} nor a number of inches.")
+    inches = inches_of(width)
     lines = textwrap.wrap(caption, int(inches * 27)) if caption else []
     below = 0.06 + 0.108 * len(lines) if lines else 0.0
     figure = Figure(figsize=(inches, height + below), layout="constrained")
@@ -114,6 +112,14 @@ def new_figure(width, height, caption=""):
     if lines:
         figure.text(0.012, share - 0.02, "\n".join(lines), va="top", ha="left", fontsize=6.3, color=INK, linespacing=1.08)
     return figure
+
+
+def inches_of(width):
+    """``column``, ``page`` or a number of inches, in inches."""
+    inches = WIDTHS.get(width, width)
+    if not isinstance(inches, (int, float)) or not 1 <= inches <= 40:
+        raise SweepError(f"width: {width!r} is neither {' nor '.join(WIDTHS)} nor a number of inches.")
+    return inches
 
 
 def scale_of(values):

@@ -80,6 +80,8 @@ def compile(text, names, where="", categories=None, kind="condition"):
     text = str(text).strip()
     checker = _Checker(text, frozenset(names), dict(categories or {}), f"{where}: " if where else "")
     node = checker.visit(checker.parse())
+    if kind == "number":
+        node = checker._as_number(node, checker.parse())
     if kind != "any" and node.kind != kind:
         wanted = {
             "condition": "is not a condition. Write a comparison such as tp <= 8.",

@@ -77,8 +77,7 @@ def draw_map(ds, x, y, color, at=None, path=None, *, dashed="auto", marks="auto"
     with matplotlib.rc_context(drawings.STYLE):
         columns = min(len(panels), 3 if width == "page" else 2)
         rows = -(-len(panels) // columns)
-        inches = drawings.WIDTHS.get(width, width)
-        height = rows * (0.78 * inches / columns + (0.2 if facet else 0.0))
+        height = rows * (0.78 * drawings.inches_of(width) / columns + (0.2 if facet else 0.0))
         figure = drawings.new_figure(width, height, text if caption == "below" else "")
         axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         for spare in axes.flat[len(panels) :]:

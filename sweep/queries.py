@@ -97,8 +97,8 @@ def _points(blocks, columns, limit):
 
 
 def _best(blocks, best, top, over, group_by, columns):
+    blocks.check(best.rpartition(":")[2], "best")
     name, sign = direction(best)
-    blocks.check(name, "best")
     if over is not None and group_by is not None:
         raise SweepError("over and group_by say the same from two sides: give one of them.")
     for dim in over or ():
@@ -119,9 +119,9 @@ def _best(blocks, best, top, over, group_by, columns):
 
 
 def _pareto(blocks, names, group_by, columns):
+    for name in names:
+        blocks.check(name.rpartition(":")[2], "pareto")
     goals = [direction(name, "pareto") for name in names]
-    for name, _ in goals:
-        blocks.check(name, "pareto")
     if len(goals) < 2:
         raise SweepError("pareto: name two quantities or more, such as step_time_s,memory_bytes.")
     front = Front(blocks, goals, group_by or [])
@@ -227,6 +227,8 @@ def _listed(names):
 def _finished(blocks, frame, rows):
     units = {}
     for name in frame.columns:
+        if frame[name].dtype.kind not in "biuf":
+            frame[name] = frame[name].astype(object)  # words, also where there are no rows
         base = name if name in blocks.ds.variables else name.removesuffix("_min").removesuffix("_mean").removesuffix("_max")
         units[name] = blocks.ds.variables[base].attrs.get("units", "") if base in blocks.ds.variables else ""
     notes = [f"read {blocks.read} block{'s' * (blocks.read != 1)}" + (f", skipped {blocks.skipped}" if blocks.skipped else "")]
