@@ -100,6 +100,21 @@ def test_memory_bound_rest():
     assert block_bytes(gated, work(gated)) == (22 * 4096 + 6 * 14336, 22 * 4096 + 10 * 14336)
 
 
+def test_bytes_of_experts():
+    x = point(**DEEPSEEK_V3, tp=2)
+    moe = 58 / 61
+    width = ((1 - moe) * 18432 + moe * 2048 * 9) / 2
+    rest = 22 * 7168 / 2 + moe * 8 * 8 * 7168 / 2
+    assert block_bytes(x, work(x)) == pytest.approx((rest + 6 * width, rest + 10 * width), rel=1e-13)
+
+
+def test_single_precision_moves_twice_the_bytes():
+    half, single = (computed(**LLAMA_8B, seq_len=16, gemm_half_flop=0.0, dtype=dtype)[2] for dtype in ("bf16", "tf32"))
+    assert single.gemm_forward_s == pytest.approx(2 * half.gemm_forward_s, rel=1e-12)
+    assert single.embedding_backward_s == pytest.approx(2 * half.embedding_backward_s, rel=1e-12)
+    assert computed(**LLAMA_8B, dtype="fp8")[2] == computed(**LLAMA_8B)[2]  # activations stay in 16 bits
+
+
 def test_the_loss_moves_its_logits():
     x, of, c = computed(**LLAMA_8B, tp=2, logit_bytes=60.0)
     matrix = (2 * 4096 * 128256 / 2 * 8192 + 1.9e10) / (989e12 * 0.72)
@@ -190,6 +205,9 @@ def test_update_reads_and_writes_its_states():
         block = 8 * of.block_params * 30 / (3.35e12 * 0.85)
         assert c.optimizer_middle_s == pytest.approx(block, rel=1e-12)
         assert c.optimizer_first_s == c.optimizer_last_s == pytest.approx(block + 128256 * 4096 / 2 * 30 / (3.35e12 * 0.85))
+    assert computed(**LLAMA_8B, efficiency=0.4, hbm_gbytes_per_s=None)[2].optimizer_first_s == 0
+    _, _, single = computed(**LLAMA_8B, efficiency=0.4, pp=4, tp=2, param_bytes=4.0)  # no second copy
+    assert single.optimizer_middle_s == pytest.approx(8 * of.block_params * 26 / (3.35e12 * 0.85), rel=1e-12)
     _, _, one = computed(**LLAMA_8B, efficiency=0.4)
     assert one.optimizer_first_s == one.optimizer_middle_s == one.optimizer_last_s
 
