@@ -11,7 +11,7 @@ whole; ``status`` says why.  README.md beside this file tells the equations.
 
 from typing import NamedTuple
 
-from . import fabric, quantities
+from . import capacity, fabric, quantities, serving, stragglers
 from .collectives import tiers
 from .compute import compute as compute_of
 from .inputs import Inputs, complete, impossible
@@ -30,6 +30,9 @@ model_version = "1"
 """Changes whenever the same inputs give other numbers."""
 
 PER_BLOCK = ("tp", "cp", "ep")
+FURTHER = {name: kernel.report for kernel, names in (
+    (serving, serving.Serving._fields), (capacity, capacity.OUTPUTS), (stragglers, stragglers.OUTPUTS)) for name in names}
+"""Outputs that are not of a training step, and the function that gives them."""
 
 
 class Times(NamedTuple):
@@ -67,11 +70,12 @@ class Parts(NamedTuple):
 
 
 class Core(NamedTuple):
-    """Full rank: seconds of data parallelism and of the step, unmasked."""
+    """Full rank: seconds of data parallelism and of the step, unmasked; the last only where ``bottleneck`` is asked for."""
 
     exposed_dp_s: object
     dp_comm_time_s: object
     step_time_s: object
+    exposed_dp_without_latency_s: object = None
 
 
 def prepare(inputs):
@@ -97,8 +101,8 @@ def prepare(inputs):
                  never, status)
 
 
-def combine(inputs, parts):
-    """The :class:`Core`: what the link decides, at full rank."""
+def combine(inputs, parts, outputs=("bottleneck",)):
+    """The :class:`Core`: what the link decides, at full rank, as far as ``outputs`` need it."""
     x, u = parts.x, link_u(parts.x)
     hop = {"hop": parts.hop.seconds(u)}
     stages = _stages_at(parts, u)
@@ -110,7 +114,18 @@ def combine(inputs, parts):
         late[key] = lambda way=way, values=values: exposed(way.terms, values)
         comm[key] = lambda way=way, values=values: maximum(*(total(counts, values) for counts in way.served), 0.0)
     exposed_dp = choose(code, late, codes)
-    return Core(exposed_dp, choose(code, comm, codes), pipeline + exposed_dp)
+    bytes_alone = _reduction_without_latency(parts, u) if "bottleneck" in outputs else None
+    return Core(exposed_dp, choose(code, comm, codes), pipeline + exposed_dp, bytes_alone)
+
+
+def _reduction_without_latency(parts, u):
+    code, codes = way_codes(parts.x)
+    return choose(code, {key: (lambda way=way: exposed(way.terms, _without_latency(way.costs, u)))
+                         for key, way in parts.ways.items()}, codes)
+
+
+def _without_latency(costs, u):
+    return {name: cost.without_latency().seconds(u) for name, cost in costs.items()}
 
 
 def report(inputs, parts, core, outputs):
@@ -123,7 +138,8 @@ def report(inputs, parts, core, outputs):
 def evaluate(inputs, outputs=None):
     """All outputs (or those named) of ``inputs``, an :class:`Inputs` in people's units; NumPy in, NumPy out."""
     parts = prepare(inputs)
-    return report(inputs, parts, combine(inputs, parts), tuple(quantities.OUTPUTS) if outputs is None else outputs)
+    outputs = tuple(quantities.OUTPUTS) if outputs is None else outputs
+    return report(inputs, parts, combine(inputs, parts, outputs), outputs)
 
 
 def link_u(x):
@@ -205,7 +221,9 @@ class _Book:
     def __getitem__(self, name):
         if name not in self._known:
             group = name.removeprefix("required_link_gbps_")
-            if group != name:
+            if name in FURTHER:
+                self._known |= FURTHER[name](self.x)
+            elif group != name:
                 self._known[name] = self._required(group)
             elif name.startswith("exposed_") and name[8:-2] in PER_BLOCK:
                 self._known[name] = self._masked(self._exposed_block(name[8:-2]))
@@ -368,7 +386,7 @@ class _Book:
             code, largest = where(value > largest, names.index(name), code), maximum(largest, value)
         latency = names.index("latency")
         for name in ("dp", "tp", "cp", "ep", "pp"):
-            mine = (code == names.index(name)) & (self._without_latency(name) < 0.5 * self[f"exposed_{name}_s"])
+            mine = (code == names.index(name)) & (self._bytes_alone(name) < 0.5 * self[f"exposed_{name}_s"])
             code = where(mine, latency, code)
         compute = self.parts.compute
         blocks = self.x.layers / self.x.pp
@@ -376,20 +394,14 @@ class _Book:
         code = where((code == 0) & (hbm > 0.5 * terms["compute"]), names.index("memory"), code)
         return self._masked(code)
 
-    def _without_latency(self, name):
-        u = link_u(self.x)
-
-        def at(costs):
-            return {key: cost.without_latency().seconds(u) for key, cost in costs.items()}
-
+    def _bytes_alone(self, name):
         if name == "dp":
-            code, codes = way_codes(self.x)
-            return choose(code, {key: (lambda way=way: exposed(way.terms, at(way.costs)))
-                                 for key, way in self.parts.ways.items()}, codes)
+            return self.core.exposed_dp_without_latency_s
+        u = link_u(self.x)
         if name == "pp":
-            return exposed(self.parts.hop_terms, at({"hop": self.parts.hop}))
+            return exposed(self.parts.hop_terms, _without_latency({"hop": self.parts.hop}, u))
         one = self.parts.traffic[name]
-        values = at(one.costs)
+        values = _without_latency(one.costs, u)
         return self.x.micro_batches * self.x.layers / self.x.pp * (exposed(one.forward, values) + exposed(one.backward, values))
 
     def dp_algorithm(self):
@@ -452,6 +464,9 @@ class _Book:
 
     def usd_per_million_tokens(self):
         return 1e6 * fabric.cost(self.x).usd_per_second_per_gpu / self["tokens_per_s_per_gpu"]
+
+    def joules_per_token(self):
+        return self["watts_per_gpu"] / self["tokens_per_s_per_gpu"]
 
     def watts_per_gpu(self):
         return fabric.cost(self.x).watts_per_gpu

@@ -118,6 +118,21 @@ def choose(code, branches, codes=None):
     return result
 
 
+def repeat(step, value, times):
+    """``step`` applied ``times`` to ``value``: a loop in the program that jax compiles, not ``times`` copies of it.
+
+    ``step`` must keep the shape of what it is given from its first result on.
+    """
+    value = step(value)
+    if isinstance(value, _PLAIN):
+        for _ in range(times - 1):
+            value = step(value)
+        return value
+    import jax
+
+    return jax.lax.fori_loop(1, times, lambda _, one: step(one), value)
+
+
 def divides(part, whole):
     """True where ``part`` divides ``whole``: both are whole numbers held as floats (exact below 2^53)."""
     return part * floor(whole / part) == whole

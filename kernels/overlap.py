@@ -18,7 +18,7 @@ Contention only changes offsets and counts (``contended``), pipelines and chunks
 from typing import NamedTuple
 
 from .collectives import fastest, seconds
-from .ops import ceil, clip, is_concrete, maximum, minimum, positive, ratio, where
+from .ops import ceil, clip, is_concrete, maximum, minimum, positive, ratio, repeat, where
 
 NEWTON_STEPS = 4
 
@@ -120,9 +120,8 @@ def solve(terms, costs, target):
     for index, kink in enumerate(kinks):
         if not any(kink is other for other in kinks[:index]):
             u = maximum(u, where(at(kink) <= target, kink, 0.0))
-    for _ in range(NEWTON_STEPS):
-        u = u + _step(terms, costs, target, u)
-    return where(at(0.0) <= target, u, -1.0)
+    root = repeat(lambda u: u + _step(terms, costs, target, u), u, NEWTON_STEPS)
+    return where(at(0.0) <= target, root, -1.0)
 
 
 def _step(terms, costs, target, u):
