@@ -287,6 +287,35 @@ def draw_map(store, x, y, color, at, output, **options):
     click.echo(output)
 
 
+# -- verbs: publish ------------------------------------------------------------------------------------------------------
+
+
+@cli.command()
+@click.argument("store")
+@click.option("--where", metavar="EXPR", help="Points to write, such as 'tp * pp <= 16'.")
+@at_option
+@click.option("--columns", metavar="NAMES", help="Names to write.")
+@click.option("--best", metavar="NAME", help="Only the best points, with --over; as in query.")
+@click.option("--over", metavar="AXES", help="Axes that --best searches.")
+@click.option("--pareto", metavar="NAMES", help="Only points that none beats in all of NAMES.")
+@click.option("--limit", type=click.IntRange(1), help="Rows at most.")
+@allow_option
+@click.option("-o", "--output", required=True, metavar="FILE", help="A .csv, .parquet, .nc or .tex.")
+def export(store, output, at, allow, **asked):
+    """Write points or winners for other tools, with their provenance beside (FILE.provenance.json).
+
+    \b
+    Example:
+      sweep export quickstart -o quickstart.parquet --where "exposed_fraction < 0.02"
+      sweep export quickstart -o best.tex --best min:required_link_gbps --over tp,link_gbps
+    """
+    from . import exports, selections
+    from .store import open_store
+
+    asked = {key: value for key, value in asked.items() if value is not None}
+    click.echo(exports.export(open_store(store), output, at=selections.parse_at(at), allow=allow, **asked))
+
+
 # -- verbs: look up ----------------------------------------------------------------------------------------------------
 
 
