@@ -248,8 +248,8 @@ def buckets(curve, bucket_bytes, first_bytes, cost, name, experts=True):
     whole = served(1.0) | {"first": 1.0}
     candidates = [Candidate(curve.ready(filled(0.0)) - end, whole)]
     indices = [minimum(1.0, last), positive(last - 1.0), last]
-    for index in at_kink:
-        indices += [positive(index - 1.0), index]
+    for index in at_kink:  # a bucket that straddles a kink costs its own time with experts: the run starts after it
+        indices += [positive(index - 1.0), index] + ([minimum(index + 1.0, last)] if experts else [])
     for index in indices:
         counts = served(index) | {"first": where(index < 1.0, 1.0, 0.0)}
         candidates.append(Candidate(curve.ready(filled(index)) - end, counts))

@@ -160,7 +160,7 @@ def test_zero_bubble_by_hand():
 
 def test_dualpipe_bubble_of_the_report():
     # (pp/2 - 1)(F&B + B - 3W) with all passes 1 s: 2 s on top of 8 micro-batches of 3 s
-    assert max(pipeline.dualpipe(1.0, 1.0, 1.0, 4, 8).graph.run()) == 26.0
+    assert max(pipeline.dualpipe([1.0] * 4, [1.0] * 4, [1.0] * 4, 8).graph.run()) == 26.0
     for rank in range(4):
         order = pipeline.order_dualpipe(rank, 4, 8)
         assert sum(kind in "F+" for kind, *_ in order) == sum(kind in "bB+" for kind, *_ in order) == 8

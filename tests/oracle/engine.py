@@ -88,10 +88,10 @@ class Run:
                 busy = tuple(dict.fromkeys(stream[t] for t in active if stream[t] is not None))
                 speed = dict(zip(busy, rates(busy)))
                 speeds = [1.0 if stream[t] is None else speed[stream[t]] for t in active]
-                step = min(left[t] / v for t, v in zip(active, speeds))
+                step = min(left[t] / v for t, v in zip(active, speeds) if v > 0.0)
                 now += step
                 for t, v in zip(active, speeds):
-                    if left[t] / v <= step * (1 + 1e-15):
+                    if v > 0.0 and left[t] / v <= step * (1 + 1e-15):
                         left[t] = 0.0
                         finished.append(t)
                     else:
@@ -116,6 +116,16 @@ def contention(slowdown, comm_slowdown, pairs=(("compute", "comm"),)):
 
     def rates(busy):
         return [other[s][1] if s in other and other[s][0] in busy else 1.0 for s in busy]
+
+    return rates
+
+
+def yielding(pairs):
+    """Speeds where the first stream of each pair stands still while the second is active (traffic that goes first on the same port)."""
+    master = dict(pairs)
+
+    def rates(busy):
+        return [0.0 if master.get(s) in busy else 1.0 for s in busy]
 
     return rates
 

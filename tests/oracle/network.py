@@ -131,12 +131,12 @@ def half_reduce(group, net, size, algorithm="auto"):
 
 
 def all_to_all(group, net, size, crossing=None):
-    """Seconds of an all-to-all of ``size`` bytes per rank: one message to every peer; ``crossing``: share that leaves the domain."""
+    """Seconds of an all-to-all of ``size`` bytes per rank: one message to every peer, both tiers at once; ``crossing``: share that leaves the domain."""
     out = 1 - group.inside / group.ranks if crossing is None else crossing
     slow = 1 + (net.oversubscription - 1) * (group.pods - 1) / group.pods
     wire = out * size * slow * (group.inside if net.one_rail else 1) / net.rate
     hops = (group.inside - 1) * net.inner_latency + (group.ranks - group.inside) * net.latency
-    return hops + _message(group, net) + (group.inside - 1) / group.ranks * size / net.inner_rate + wire
+    return hops + _message(group, net) + max((group.inside - 1) / group.ranks * size / net.inner_rate, wire)
 
 
 def message(net, size, crosses):

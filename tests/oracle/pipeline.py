@@ -206,19 +206,22 @@ def _hop(graph, source, target, hop, stages):
     graph.wait(target, source)
 
 
-def dualpipe(forward, input_gradient, weight_gradient, ranks, micro_batches, hop=0.0, together=None):
-    """The graph of a DualPipe step with equal stages: seconds of the three passes of one stage, and of a forward and a backward run together
-    (None: their sum)."""
-    graph, f, b, w = Graph(), {}, {}, {}
-    together = forward + input_gradient + weight_gradient if together is None else together
-    seconds = {"F": forward, "B": input_gradient + weight_gradient, "b": input_gradient, "W": weight_gradient, "+": together}
+def dualpipe(forward, input_gradient, weight_gradient, micro_batches, hop=0.0, together=None):
+    """The graph of a DualPipe step: seconds of the three passes by stage, and of a forward of one stage and a backward of another run
+    together, ``together(stage, other)`` (None: their sum)."""
+    graph, f, b, w, ranks = Graph(), {}, {}, {}, len(forward)
+    whole = [d + g for d, g in zip(input_gradient, weight_gradient)]
+    seconds = {"F": forward, "B": whole, "b": input_gradient, "W": weight_gradient}
     for rank in range(ranks):
+        stage = (rank, ranks - 1 - rank)  # by direction
         for kind, *keys in order_dualpipe(rank, ranks, micro_batches):
-            task = graph.task(seconds[kind], ("gpu", rank), name=f"{kind} rank {rank} {keys}")
             if kind == "+":
-                f[rank, *keys[0]] = b[rank, *keys[1]] = task
-                w[rank, *keys[1]] = task
+                (one, _), (two, _) = keys
+                both = forward[stage[one]] + whole[stage[two]] if together is None else together(stage[one], stage[two])
+                task = graph.task(both, ("gpu", rank), name=f"+ rank {rank} {keys}")
+                f[rank, *keys[0]] = b[rank, *keys[1]] = w[rank, *keys[1]] = task
             else:
+                task = graph.task(seconds[kind][stage[keys[0]]], ("gpu", rank), name=f"{kind} rank {rank} {keys}")
                 {"F": f, "B": b, "b": b, "W": w}[kind][rank, *keys] = task
                 if kind == "B":
                     w[rank, *keys] = task

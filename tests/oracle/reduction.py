@@ -65,7 +65,7 @@ def whole_buckets(tensors, bucket_bytes, first_bucket_bytes=None):
     slices, size, cap = [], 0.0, bucket_bytes if first_bucket_bytes is None else first_bucket_bytes
     for number, (tensor, seconds) in enumerate(tensors):
         size += tensor
-        last = number == len(tensors) - 1
+        last = not any(later for later, _ in tensors[number + 1:])
         if size >= cap or (last and size > 0.0):
             slices.append((seconds, (size, 0.0)))
             size, cap = 0.0, bucket_bytes
@@ -83,12 +83,20 @@ def one_bucket(segments):
 
 
 def add_reduction(graph, slices, service, compute="compute", comm="comm", after=(), name=""):
-    """Put a backward pass and its buckets into a graph; return (last compute task, list of the buckets' tasks)."""
-    task, buckets = None, []
+    """Put a backward pass and its buckets into a graph; return (last compute task, list of the buckets' tasks).
+
+    A slice marked ``"port"`` is traffic that the next slice waits for and that has the port to itself.
+    """
+    task, buckets, port = None, [], None
     for seconds, bucket in slices:
-        task = graph.task(seconds, compute, after if task is None else (), f"{name} backward")
+        if bucket == "port":
+            port = graph.task(seconds, ("port", *comm[1:]), [task], f"{name} other traffic")
+            continue
+        task, port = graph.task(seconds, compute, [port] if task is not None else after, f"{name} backward"), None
         if bucket is not None:
             buckets.append(graph.task(service(*bucket), comm, [task], f"{name} bucket {len(buckets)}"))
+    if port is not None:
+        task = graph.task(0.0, compute, [port], name)
     return task, buckets
 
 
