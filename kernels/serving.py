@@ -15,10 +15,10 @@ Requirements ask which rate on the port keeps each exchange within its window: e
 compute, else within ``tolerance`` of the block, tensor parallelism always so, keys and values within the prefill that
 makes them.
 
-``decode_batch`` counts the sequences of one tensor-parallel group (a data-parallel rank) in each micro-batch.  SI
-throughout; elementwise, for NumPy and jax arrays.  A group of ``tp`` sits in the scale-up domain first, as in
-training; experts spread over ``ep`` ranks.  Left out: queues of requests (capacity.py), speculative decoding (divide
-by tokens accepted), host time.
+``decode_batch`` counts the sequences of one tensor-parallel group (a data-parallel rank) in each micro-batch; a
+pipeline holds one such batch per stage.  SI throughout; elementwise, for NumPy and jax arrays.  A group of ``tp``
+sits in the scale-up domain first, as in training; experts spread over ``ep`` ranks.  Left out: queues of requests
+(capacity.py), speculative decoding (divide by tokens accepted), host time.
 """
 
 from typing import NamedTuple
@@ -116,7 +116,7 @@ def serve(x):
         decode_compute_s=together * (x.layers * block + head),
         decode_tp_s=together * x.layers * tp_decode,
         decode_ep_s=together * x.layers * ep_decode,
-        decode_tokens_per_s_per_gpu=rows * together / (decode * x.tp * x.pp),
+        decode_tokens_per_s_per_gpu=rows * together / (decode * x.tp),  # pp such batches in flight fill the pipeline
         prefill_time_s=prefill,
         kv_transfer_s=transfer,
         first_token_time_s=prefill + transfer,
@@ -125,7 +125,7 @@ def serve(x):
         decode_ep_link_gbps=experts.requirement(rows, spare / moe),
         prefill_ep_link_gbps=experts.requirement(tokens, prompt_spare / moe),
         kv_link_gbps=kv_share / (x.layers * alone + prompt.head_forward_s),
-        serving_memory_bytes=weights * x.param_bytes + together * rows * x.seq_len / x.cp * kv / (x.pp * _kv_ranks(x)),
+        serving_memory_bytes=weights * x.param_bytes + together * rows * x.seq_len / x.cp * kv / _kv_ranks(x),
     )
 
 

@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from . import __version__
+from . import __version__, cli_money
 from .errors import SpecError, SweepError
 
 
@@ -316,7 +316,33 @@ def export(store, output, at, allow, **asked):
     click.echo(exports.export(open_store(store), output, at=selections.parse_at(at), allow=allow, **asked))
 
 
+cli_money.add(cli, table_format, at_option, say)  # fabric, economics, serve, capacity
+
+
 # -- verbs: look up ----------------------------------------------------------------------------------------------------
+
+
+@cli.command()
+@click.argument("store")
+@table_format()
+def info(store, format):
+    """Every axis, constant and variable of a store, with units and where they come from.
+
+    \b
+    Example:
+      sweep info outputs/quickstart.zarr
+      sweep info quickstart --format json
+    """
+    from . import summaries, tables
+    from .store import open_store
+
+    told = summaries.summary(open_store(store))
+    if format == "table":
+        click.echo(summaries.text(told))
+    elif format == "json":
+        click.echo(tables.render_json(told))
+    else:
+        click.echo(tables.render(told["outputs"], format))
 
 
 @cli.command()

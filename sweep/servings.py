@@ -1,0 +1,110 @@
+"""Which serving patterns need the training fabric?
+
+One model on one accelerator, served in the ways that people serve it, a row each: time per output token, first token,
+and the port that each exchange requires.  The numbers are those of kernels/serving.py through the same inputs as any
+sweep; ``words`` says what follows from them.
+"""
+
+import numpy as np
+
+from ._kernels import serving
+from .errors import SweepError
+from .evaluations import evaluate
+
+DENSE = (
+    ("one GPU", {"tp": 1}),
+    ("tp over half a domain", {"tp": 4}),
+    ("tp over the domain", {"tp": 8}),
+    ("tp over two domains", {"tp": 16}),
+    ("two pipeline stages of tp 8", {"tp": 8, "pp": 2}),
+)
+EXPERTS = (
+    ("experts within a domain", {"ep": 8}),
+    ("experts over 32 GPUs", {"ep": 32}),
+    ("experts over 64 GPUs", {"ep": 64}),
+    ("experts over 64 GPUs, two micro-batches", {"ep": 64, "serving_micro_batches": 2}),
+    ("experts over 128 GPUs, two micro-batches", {"ep": 128, "serving_micro_batches": 2}),
+)
+PORTS = ("decode_tp_link_gbps", "decode_ep_link_gbps", "prefill_ep_link_gbps", "kv_link_gbps")
+
+
+def patterns(model, accelerator, **settings):
+    """Rows: a pattern each, with times in ms and ports in Gb/s (``settings``: any input, such as decode_batch or seq_len)."""
+    moe = _experts(model, settings) > 0
+    chosen = DENSE if not moe else EXPERTS
+    given = {name for name in ("tp", "pp", "ep", "serving_micro_batches") if name in settings}
+    if given:
+        chosen = ((", ".join(f"{name} {settings[name]}" for name in sorted(given)), {}),)
+    rows = []
+    for name, layout in chosen:
+        ranks = {"gpus": 1024.0, **layout, **settings}
+        ds = evaluate(outputs=[*serving.Serving._fields], model=model, accelerator=accelerator, **ranks)
+        got = {key: float(ds[key]) for key in serving.Serving._fields}
+        fits = got["serving_memory_bytes"] <= 1e9 * _input(ds, "hbm_gb")
+        port = _input(ds, "link_gbps")
+        need = max(got[key] for key in PORTS[:2])
+        rows.append({
+            "pattern": name,
+            "token_ms": got["decode_time_s"] * 1e3,
+            "tp_ms": got["decode_tp_s"] * 1e3,
+            "experts_ms": got["decode_ep_s"] * 1e3,
+            "tokens_per_s_per_gpu": got["decode_tokens_per_s_per_gpu"],
+            "first_token_ms": got["first_token_time_s"] * 1e3,
+            "memory_gb": got["serving_memory_bytes"] / 1e9,
+            "fits": bool(fits),
+            "decode_gbps": need,
+            "prefill_gbps": got["prefill_ep_link_gbps"],
+            "kv_gbps": got["kv_link_gbps"],
+            "needs": _verdict(need, port),
+        })
+    return rows
+
+
+def words(model, accelerator, rows, **settings):
+    """What the rows mean, in a few sentences."""
+    port = _port(accelerator, settings)
+    text = [f"{model} on {accelerator}, a port of {port:g} Gb/s per GPU."]
+    free = [row["pattern"] for row in rows if row["decode_gbps"] == 0]
+    if free:
+        text.append(f"Decoding stays off the network with: {'; '.join(free)}.")
+    never = [row["pattern"] for row in rows if np.isinf(row["decode_gbps"])]
+    if never:
+        text.append(f"No port is fast enough for: {'; '.join(never)}: the latency of their exchanges alone is more than the tolerance of a block, however wide the port.")
+    some = [row for row in rows if 0 < row["decode_gbps"] < np.inf]
+    for row in some:
+        text.append(f"{row['pattern']}: {row['decode_gbps']:.0f} Gb/s to hide the exchange of a token ({row['needs']}).")
+    kv = max(row["kv_gbps"] for row in rows)
+    text.append(f"Moving keys and values from prefill to decode machines takes at most {kv:.1f} Gb/s per GPU while their prompt is computed: "
+                f"{'a small share of' if kv < port / 4 else 'much of' if kv < port else 'more than'} the port.")
+    if any(not row["fits"] for row in rows):
+        text.append("Rows that do not fit the memory are shown for comparison.")
+    return " ".join(text)
+
+
+def _verdict(need, port):
+    if need == 0:
+        return "no network"
+    if np.isinf(need):
+        return "no port helps: latency"
+    return "a quarter of the port at most" if need <= port / 4 else "the training port" if need <= port else "more than the port"
+
+
+def _input(ds, name):
+    from . import selections
+
+    return float(selections.settings(ds)[name])
+
+
+def _experts(model, settings):
+    from . import presets
+
+    return settings.get("experts", presets.find("model", model).numbers.get("experts", 0))
+
+
+def _port(accelerator, settings):
+    from . import presets
+
+    port = settings.get("link_gbps", presets.find("accelerator", accelerator).numbers.get("link_gbps"))
+    if port is None:
+        raise SweepError(f"{accelerator}: its preset has no port. Give one, such as link_gbps=400.")
+    return float(port)

@@ -1,0 +1,128 @@
+"""The cost-optimal port against a law that can be solved by hand, and the shopping list against its parts."""
+
+import json
+
+import numpy as np
+import pytest
+import xarray as xr
+
+import sweep
+from sweep import capacities, economics, fabrics, servings
+from sweep.cli import main
+from sweep.errors import SweepError
+
+LINKS = np.array([50.0, 100, 200, 400, 800])
+
+
+def by_hand(owned=40000.0, per_gbps=10.0, enough=300.0, life=4 * 365.25 * 86400):
+    """A step that takes 1 s beyond ``enough`` Gb/s and enough/link below it, at 1,000 tokens a second."""
+    rate = 1000.0 * np.minimum(LINKS / enough, 1.0)
+    usd = (owned + per_gbps * LINKS) / life / rate * 1e6
+    return xr.Dataset(
+        {"usd_per_million_tokens": ("link_gbps", usd), "tokens_per_s_per_gpu": ("link_gbps", rate), "status": ((), np.uint8(0), {"flag_values": [0, 1], "flag_meanings": "ok gpus"})},
+        {"link_gbps": ("link_gbps", LINKS, {"units": "Gb/s"})},
+    )
+
+
+def test_the_optimum_is_the_first_port_that_is_enough():
+    row = economics.table(by_hand()).iloc[0]
+    assert (row.cost_optimal_link_gbps, row.flat_low_link_gbps, row.flat_high_link_gbps) == (400, 400, 400)
+    assert row.worth_usd_per_gbps == pytest.approx(0) and row.price_usd_per_gbps == pytest.approx(10)
+
+
+def test_worth_and_price_of_the_next_gbps():
+    """From 100 to 200 Gb/s the step halves: ln 2 of 41,500 USD for 100 Gb/s, at a price of 10 each."""
+    found = economics.next_gbps(by_hand()).sel(link_gbps=100.0)
+    assert float(found.worth_usd_per_gbps) == pytest.approx(np.log(2) * 41500 / 100)
+    assert float(found.price_usd_per_gbps) == pytest.approx(10)
+    assert float(found.next_link_gbps) == 200
+
+
+def test_worth_passes_below_price_exactly_at_the_optimum():
+    rng = np.random.default_rng(3)
+    for _ in range(50):
+        ds = by_hand(rng.uniform(1e4, 1e5), rng.uniform(1, 100), rng.uniform(40, 900))
+        best = float(economics.best_ports(ds).cost_optimal_link_gbps)
+        more = economics.next_gbps(ds)
+        pays = more.worth_usd_per_gbps > more.price_usd_per_gbps
+        assert np.array_equal(pays.values, LINKS[:-1] < best)
+
+
+def test_a_flat_region():
+    """A network that costs nothing: every port from enough upwards is as good as any."""
+    found = economics.best_ports(by_hand(per_gbps=0.0, enough=100.0))
+    assert (float(found.flat_low_link_gbps), float(found.flat_high_link_gbps)) == (100, 800)
+
+
+def test_what_cannot_run_is_left_out():
+    ds = by_hand()
+    ds["status"] = ("link_gbps", np.array([0, 0, 0, 1, 0], np.uint8), {"flag_values": [0, 1], "flag_meanings": "ok gpus"})
+    assert float(economics.best_ports(ds).cost_optimal_link_gbps) == 800
+    with pytest.raises(SweepError, match="link_gbps does not vary"):
+        economics.table(ds.isel(link_gbps=0))
+
+
+def test_generations_and_their_ports():
+    """Llama 3 70B, 8,192 tokens per eight GPUs, 1,024 GPUs: the port that a token is cheapest with is the one each ships with."""
+    ds = sweep.evaluate(
+        model="llama-3-70b", accelerator=["v100", "a100", "h100", "b200"], tp=8, gpus=1024, efficiency=0.4,
+        link_gbps=[25, 50, 100, 200, 400, 800, 1600], outputs=["usd_per_million_tokens", "tokens_per_s_per_gpu"],
+    )  # fmt: skip
+    found = economics.table(ds, allow=["memory"])
+    assert found.cost_optimal_link_gbps.tolist() == [50, 100, 400, 800]
+    assert found.flat_high_link_gbps.tolist() == [50, 200, 400, 800]
+    text = economics.words(ds, {"accelerator": "h100"}, ["memory"])
+    assert "with a port of 400 Gb/s" in text and "One step less, 200 Gb/s, costs +" in text
+
+
+def test_a_design_adds_up():
+    design = fabrics.design(1024, 400)
+    rows = design.rows()
+    assert rows[-1]["usd"] == pytest.approx(sum(row["usd"] for row in rows[:-1]), abs=len(rows))
+    assert {row["network"] for row in rows} == {"compute", "storage", "in-band", "out-of-band", "all"}
+    compute = fabrics.design(1024, 400, "compute")
+    assert compute.usd / 1024 == pytest.approx(float(sweep.evaluate(
+        params=1e9, accelerator="h100", gpus=1024, link_gbps=400, outputs=["fabric_usd_per_gpu"]).fabric_usd_per_gpu))
+    with pytest.raises(SweepError, match="is none"):
+        fabrics.design(1024, networks="tape")
+    with pytest.raises(SweepError, match="rail-only"):
+        fabrics.design(1024, fabric_design="torus")
+
+
+@pytest.mark.parametrize("settings", [{}, {"fabric_design": "rail-only", "switch_gbps": 12800}, {"switch_gbps": 6400, "planes": 2}])
+def test_the_drawing(tmp_path, settings):
+    from sweep import topologies
+
+    path = tmp_path / "fabric.svg"
+    drawing = topologies.draw(fabrics.design(1024, 400, **settings), path)
+    assert "leaf switches" in path.read_text() and drawing.key["gpus"] == 1024
+
+
+def test_serving_says_which_patterns_need_the_network():
+    dense = servings.patterns("llama-3-70b", "h100")
+    assert {row["needs"] for row in dense} == {"no network", "no port helps: latency"}
+    moe = servings.patterns("deepseek-v3", "h800", dispatch_bytes=1, combine_bytes=2, param_bytes=1, decode_batch=64, seq_len=4096)
+    assert {row["pattern"]: row["needs"] for row in moe}["experts over 64 GPUs, two micro-batches"] == "the training port"
+    assert all(row["kv_gbps"] < 20 for row in dense + moe)
+
+
+def test_capacity_in_hours():
+    mix = capacities.Mix((8, 64), (3, 1), job_hours=10.0)
+    found = capacities.limits(1024, 2.0, mix)
+    rows = capacities.waits(1024, mix, [found["mean"] - 1e-6, found["mean"] + 0.01])
+    assert rows[0]["wait_hours"] <= 2.0 < rows[1]["wait_hours"]
+    assert found["p99"] < found["mean"] < found["endless"]
+    with pytest.raises(SweepError, match="more than"):
+        capacities.waits(32, mix)
+
+
+@pytest.mark.parametrize("arguments", [
+    ["fabric", "--gpus", "1024", "--link-gbps", "400"],
+    ["serve", "model=llama-3-70b", "accelerator=h100", "tp=8"],
+    ["capacity", "--gpus", "1024", "--gangs", "8,64", "--busy", "700", "--growth", "0.3"],
+])  # fmt: skip
+def test_verbs(arguments, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([*arguments, "--format", "json"])
+    assert stop.value.code == 0
+    assert json.loads(capsys.readouterr().out)
