@@ -129,12 +129,10 @@ class Pipeline(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """Parameters gathered under a stage's (or chunk's) first forward: seconds of the embedding's gather and of each block's, forward seconds
-    of each block; ``at_once`` when the gather is issued at time 0, else when the forward reaches the stage."""
+    """Parameters gathered under a stage's (or chunk's) first forward: (gather, forward) seconds of each unit in order, embedding, blocks, head;
+    ``at_once`` when the gathers are issued at time 0, else when the forward reaches the stage."""
 
-    embedding: float
-    gathers: list
-    forwards: list
+    units: list
     at_once: bool
 
 
@@ -175,11 +173,9 @@ def _order(schedule, stage, stages, micro_batches, chunks):
 
 
 def _gathered(graph, gather, gpu, comm, name):
-    arrived = graph.task(0.0, gpu, name=name)
-    begin = [] if gather.at_once else [arrived]
-    needed, task = graph.task(gather.embedding, comm, begin, "gather embedding"), arrived
-    for seconds, forward in zip(gather.gathers, gather.forwards):
-        needed = graph.task(seconds, comm, begin, "gather block")
+    arrived = task = graph.task(0.0, gpu, name=name)
+    for seconds, forward in gather.units:
+        needed = graph.task(seconds, comm, [] if gather.at_once else [arrived], "gather")
         task = graph.task(forward, gpu, [needed], name)
     return arrived, task
 

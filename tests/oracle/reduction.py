@@ -114,19 +114,6 @@ def reduction(slices, service, slack=0.0, slowdown=0.0, comm_slowdown=0.0):
     return Ends(compute, comm, busy, max(0.0, max(compute, comm) - window - slack))
 
 
-# -- parameter gather of ZeRO-1 ----------------------------------------------------------------------------------------
-
-
-def gather_at_once(embedding, gathers, forwards):
-    """Forward of one stage whose gathers (embedding, then one a block) are all issued when the update ends; returns seconds."""
-    graph = Graph()
-    graph.task(embedding, "comm")
-    for gather, forward in zip(gathers, forwards):
-        needed = graph.task(gather, "comm")
-        graph.task(forward, "compute", [needed])
-    return max(graph.run())
-
-
 # -- FSDP and HSDP -----------------------------------------------------------------------------------------------------
 
 

@@ -153,13 +153,8 @@ def _last_pass(d, stage, chunk, embedding, head):
 
 
 def _gather(d, embedding, head):
-    gathers, forwards = [d.block_gather_s] * d.blocks, [d.forward_s] * d.blocks
-    if embedding and d.embedding_s[0]:
-        forwards[0] += d.embedding_s[0]
-    if head:
-        gathers.append(d.head_gather_s)
-        forwards.append(d.head_s[0])
-    return Gather(d.embedding_gather_s if embedding else 0.0, gathers, forwards, d.gather == "at_once")
+    units = [(d.embedding_gather_s, d.embedding_s[0])] * embedding + [(d.block_gather_s, d.forward_s)] * d.blocks
+    return Gather(units + [(d.head_gather_s, d.head_s[0])] * head, d.gather == "at_once")
 
 
 def _dualpipe_end(d, reducing):
