@@ -1,123 +1,122 @@
-"""The verbs about more or less: fabric, economics, serve, capacity.  ``cli`` adds them to its group.
-
-Thin functions like those of cli.py, in a file of their own because that one has enough of them.
-"""
+"""The verbs about more or less: fabric, economics, serve, capacity."""
 
 import click
 
+from .console import at_option, cli, say, table_format
 
-def add(cli, table_format, at_option, say):
-    """Define the verbs on the group ``cli``, with its shared options and its way to say things on stderr."""
 
-    @cli.command()
-    @click.option("--gpus", type=click.IntRange(1), required=True, help="Accelerators.")
-    @click.option("--link-gbps", type=float, default=400.0, show_default=True, help="Port per accelerator, Gb/s.")
-    @click.option("--networks", default="all", show_default=True, help="all, compute, or some of storage,in-band,out-of-band.")
-    @click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An input: fabric_design, planes, prices, ... Repeatable.")
-    @click.option("--draw", metavar="FILE", help="Draw the topology: .svg, .png or .pdf.")
-    @table_format()
-    def fabric(gpus, link_gbps, networks, settings, draw, format):
-        """Switches, cables, dollars and watts of a cluster's networks; draws the topology.
+@cli.command()
+@click.option("--gpus", type=click.IntRange(1), required=True, help="Accelerators.")
+@click.option("--link-gbps", type=float, default=400.0, show_default=True, help="Port per accelerator, Gb/s.")
+@click.option("--networks", default="all", show_default=True, help="all, compute, or some of storage,in-band,out-of-band.")
+@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An input: fabric_design, planes, prices, ... Repeatable.")
+@click.option("--draw", metavar="FILE", help="Draw the topology: .svg, .png or .pdf.")
+@table_format()
+def fabric(gpus, link_gbps, networks, settings, draw, format):
+    """Switches, cables, dollars and watts of a cluster's networks; draws the topology.
 
-        \b
-        Example:
-          sweep fabric --gpus 1024 --link-gbps 400
-          sweep fabric --gpus 1024 --link-gbps 400 --draw fabric.svg
-          sweep fabric --gpus 16384 --set fabric_design=rail-only --set switch_gbps=25600
-        """
-        from . import fabrics, tables
+    \b
+    Example:
+      sweep fabric --gpus 1024 --link-gbps 400
+      sweep fabric --gpus 1024 --link-gbps 400 --draw fabric.svg
+      sweep fabric --gpus 16384 --set fabric_design=rail-only --set switch_gbps=25600
+    """
+    from . import fabrics, tables
 
-        wanted = networks if networks in ("all", "compute") else tuple(networks.split(","))
-        design = fabrics.design(gpus, link_gbps, wanted, **_settings(settings))
-        say(design.words())
-        if draw:
-            from . import topologies
+    wanted = networks if networks in ("all", "compute") else tuple(networks.split(","))
+    design = fabrics.design(gpus, link_gbps, wanted, **_settings(settings))
+    say(design.words())
+    if draw:
+        from . import topologies
 
-            topologies.draw(design, draw)
-            say(f"drawn in {draw}")
-        click.echo(tables.render(design.rows(), format))
+        topologies.draw(design, draw)
+        say(f"drawn in {draw}")
+    click.echo(tables.render(design.rows(), format))
 
-    @cli.command()
-    @click.argument("store")
-    @at_option
-    @click.option("--flat", type=float, default=0.01, show_default=True, help="Share of the least cost within which ports are equal.")
-    @click.option("--allow", multiple=True, metavar="REASON", help="A reason of status that does not disqualify. Repeatable.")
-    @table_format()
-    def economics(store, at, flat, allow, format):
-        """The port at which a token costs least, the flat region around it, and what the next Gb/s is worth.
 
-        \b
-        Example:
-          sweep run cost-optimal
-          sweep economics cost-optimal --at model=llama-3-70b --at gpus=1024 --at tp=8 --at zero_stage=0
-        """
-        import sys
+@cli.command()
+@click.argument("store")
+@at_option
+@click.option("--flat", type=float, default=0.01, show_default=True, help="Share of the least cost within which ports are equal.")
+@click.option("--allow", multiple=True, metavar="REASON", help="A reason of status that does not disqualify. Repeatable.")
+@table_format()
+def economics(store, at, flat, allow, format):
+    """The port at which a token costs least, the flat region around it, and what the next Gb/s is worth.
 
-        from . import economics as question
-        from . import exports, selections
-        from .store import open_store
+    \b
+    Example:
+      sweep run cost-optimal
+      sweep economics cost-optimal --at model=llama-3-70b --at gpus=1024 --at tp=8 --at zero_stage=0
+    """
+    import sys
 
-        ds, at = open_store(store), selections.parse_at(at)
-        frame = question.table(ds, flat, at, allow)
-        if len(frame) == 1:
-            say(question.words(ds, at, allow))
-        exports.write_frame(frame, format, sys.stdout)
+    from . import economics as question
+    from . import exports, selections
+    from .store import open_store
 
-    @cli.command()
-    @click.argument("inputs", nargs=-1, metavar="NAME=VALUE ...")
-    @table_format()
-    def serve(inputs, format):
-        """Serving one model in the usual ways: time per token, first token, and the port that each needs.
+    ds, at = open_store(store), selections.parse_at(at)
+    frame = question.table(ds, flat, at, allow)
+    if len(frame) == 1:
+        say(question.words(ds, at, allow))
+    exports.write_frame(frame, format, sys.stdout)
 
-        \b
-        Example:
-          sweep serve model=llama-3-70b accelerator=h100
-          sweep serve model=deepseek-v3 accelerator=h800 dispatch_bytes=1 param_bytes=1 decode_batch=64
-        """
-        from . import servings, tables
-        from .errors import SpecError
 
-        given = _settings(inputs)
-        for name in ("model", "accelerator"):
-            if name not in given:
-                raise SpecError(f"sweep serve: no {name}. Write {name}=..., such as sweep serve model=llama-3-70b accelerator=h100.")
-        model, accelerator = given.pop("model"), given.pop("accelerator")
-        rows = servings.patterns(model, accelerator, **given)
-        say(servings.words(model, accelerator, rows, **given))
-        click.echo(tables.render(rows, format))
+@cli.command()
+@click.argument("inputs", nargs=-1, metavar="NAME=VALUE ...")
+@table_format()
+def serve(inputs, format):
+    """Serving one model in the usual ways: time per token, first token, and the port that each needs.
 
-    @cli.command()
-    @click.option("--gpus", type=click.IntRange(1), required=True, help="Accelerators there are.")
-    @click.option("--gangs", default="8", show_default=True, help="Accelerators that jobs ask for, such as 8,64,256.")
-    @click.option("--shares", help="Share of jobs of each gang, such as 6,3,1.  [default: equal]")
-    @click.option("--job-hours", type=float, default=24.0, show_default=True, help="Mean duration of a job.")
-    @click.option("--duration-cv", type=float, default=1.0, show_default=True, help="Variation of durations (0: all equal).")
-    @click.option("--arrival-cv", type=float, default=1.0, show_default=True, help="Variation of arrivals (1: at random).")
-    @click.option("--target-hours", type=float, default=4.0, show_default=True, help="Wait that is still acceptable, mean.")
-    @click.option("--busy", type=float, help="Accelerators busy on average today: what to order for next quarter.")
-    @click.option("--growth", type=float, default=0.0, show_default=True, help="Expected growth of that demand (0.3: 30 %).")
-    @click.option("--forecast-cv", type=float, default=0.1, show_default=True, help="How uncertain the forecast is.")
-    @click.option("--usd-per-gpu-hour", type=float, default=2.0, show_default=True, help="What an hour costs, used or idle.")
-    @table_format()
-    def capacity(gpus, gangs, shares, job_hours, duration_cv, arrival_cv, target_hours, busy, growth, forecast_cv, usd_per_gpu_hour, format):
-        """How full a cluster may run, how long jobs wait, and how many accelerators to order.
+    \b
+    Example:
+      sweep serve model=llama-3-70b accelerator=h100
+      sweep serve model=deepseek-v3 accelerator=h800 dispatch_bytes=1 param_bytes=1 decode_batch=64
+    """
+    from . import servings, tables
+    from .errors import SpecError
 
-        \b
-        Example:
-          sweep capacity --gpus 1024 --gangs 8,64,256 --shares 6,3,1 --target-hours 4
-          sweep capacity --gpus 1024 --gangs 8,64 --busy 700 --growth 0.3
-        """
-        from . import capacities, tables
+    given = _settings(inputs)
+    for name in ("model", "accelerator"):
+        if name not in given:
+            raise SpecError(f"sweep serve: no {name}. Write {name}=..., such as sweep serve model=llama-3-70b accelerator=h100.")
+    model, accelerator = given.pop("model"), given.pop("accelerator")
+    rows = servings.patterns(model, accelerator, **given)
+    say(servings.words(model, accelerator, rows, **given))
+    click.echo(tables.render(rows, format))
 
-        gangs = _numbers("--gangs", gangs)
-        shares = _numbers("--shares", shares) if shares else (1.0,) * len(gangs)
-        mix = capacities.Mix(gangs, shares, job_hours, duration_cv, arrival_cv)
-        say(capacities.words(gpus, target_hours, mix))
-        if busy is not None:
-            found = capacities.order(busy, growth, gpus, target_hours, mix, forecast_cv, usd_per_gpu_hour=usd_per_gpu_hour)
-            say(f"For next quarter have {found.gpus:,.0f}: order {found.to_order:,.0f}. They will be {found.utilisation:.0%} busy; "
-                f"the idle ones cost {found.idle_usd_per_month:,.0f} USD a month.")
-        click.echo(tables.render(capacities.waits(gpus, mix, usd_per_gpu_hour=usd_per_gpu_hour), format))
+
+@cli.command()
+@click.option("--gpus", type=click.IntRange(1), required=True, help="Accelerators there are.")
+@click.option("--gangs", default="8", show_default=True, help="Accelerators that jobs ask for, such as 8,64,256.")
+@click.option("--shares", help="Share of jobs of each gang, such as 6,3,1.  [default: equal]")
+@click.option("--job-hours", type=float, default=24.0, show_default=True, help="Mean duration of a job.")
+@click.option("--duration-cv", type=float, default=1.0, show_default=True, help="Variation of durations (0: all equal).")
+@click.option("--arrival-cv", type=float, default=1.0, show_default=True, help="Variation of arrivals (1: at random).")
+@click.option("--target-hours", type=float, default=4.0, show_default=True, help="Wait that is still acceptable, mean.")
+@click.option("--busy", type=float, help="Accelerators busy on average today: what to order for next quarter.")
+@click.option("--growth", type=float, default=0.0, show_default=True, help="Expected growth of that demand (0.3: 30 %).")
+@click.option("--forecast-cv", type=float, default=0.1, show_default=True, help="How uncertain the forecast is.")
+@click.option("--usd-per-gpu-hour", type=float, default=2.0, show_default=True, help="What an hour costs, used or idle.")
+@table_format()
+def capacity(gpus, gangs, shares, job_hours, duration_cv, arrival_cv, target_hours, busy, growth, forecast_cv, usd_per_gpu_hour, format):
+    """How full a cluster may run, how long jobs wait, and how many accelerators to order.
+
+    \b
+    Example:
+      sweep capacity --gpus 1024 --gangs 8,64,256 --shares 6,3,1 --target-hours 4
+      sweep capacity --gpus 1024 --gangs 8,64 --busy 700 --growth 0.3
+    """
+    from . import capacities, tables
+
+    gangs = _numbers("--gangs", gangs)
+    shares = _numbers("--shares", shares) if shares else (1.0,) * len(gangs)
+    mix = capacities.Mix(gangs, shares, job_hours, duration_cv, arrival_cv)
+    say(capacities.words(gpus, target_hours, mix))
+    if busy is not None:
+        found = capacities.order(busy, growth, gpus, target_hours, mix, forecast_cv, usd_per_gpu_hour=usd_per_gpu_hour)
+        say(f"For next quarter have {found.gpus:,.0f}: order {found.to_order:,.0f}. They will be {found.utilisation:.0%} busy; "
+            f"the idle ones cost {found.idle_usd_per_month:,.0f} USD a month.")
+    click.echo(tables.render(capacities.waits(gpus, mix, usd_per_gpu_hour=usd_per_gpu_hour), format))
 
 
 def _settings(assignments):

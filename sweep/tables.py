@@ -60,7 +60,7 @@ def short(value):
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float) and math.isfinite(value):
-        return f"{value:.0f}" if value == round(value) and abs(value) < 1e7 else f"{value:.4g}"
+        return f"{value:.0f}" if value == round(value) and abs(value) < 1e10 else f"{value:.4g}"
     return str(value)
 
 

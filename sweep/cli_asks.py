@@ -1,0 +1,95 @@
+"""The verbs about asking, seeing and publishing a saved sweep: query, map, export."""
+
+import sys
+
+import click
+
+from .console import allow_option, at_option, cli, say, table_format
+
+@cli.command()
+@click.argument("store")
+@click.option("--where", metavar="EXPR", help="Points to look at, such as 'tp * pp <= 16'.")
+@at_option
+@click.option("--best", metavar="NAME", help="The best points by NAME (or min:NAME, max:NAME).")
+@click.option("--top", type=click.IntRange(1), default=1, show_default=True, help="How many of the best.")
+@click.option("--over", metavar="AXES", help="Axes that --best searches; one answer for each combination of the others.")
+@click.option("--pareto", metavar="NAMES", help="Points that none beats in all of NAMES.")
+@click.option("--crossover", metavar="NAME=VALUE", help="Where NAME crosses VALUE, with --along.")
+@click.option("--along", metavar="AXIS", help="The axis of --crossover.")
+@click.option("--sensitivity", metavar="NAME", help="How much each axis moves NAME.")
+@click.option("--group-by", metavar="NAMES", help="Groups to count, or to search with --best and --pareto.")
+@click.option("--count", is_flag=True, help="How many points match.")
+@click.option("--columns", metavar="NAMES", help="Names to show.")
+@click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="Rows at most; 0: all.")
+@allow_option
+@table_format("parquet")
+def query(store, at, allow, limit, format, **asked):
+    """Ask a saved sweep: points, counts, winners, fronts, crossings, sensitivities.
+
+    \b
+    Example:
+      sweep query quickstart --best required_link_gbps --over link_gbps
+      sweep query quickstart --where "exposed_fraction > 0.1" --count
+      sweep query quickstart --crossover exposed_fraction=0.02 --along link_gbps
+      sweep query quickstart --group-by bottleneck --format csv
+    """
+    from . import exports, queries, selections
+    from .store import open_store
+
+    frame = queries.query(open_store(store), at=selections.parse_at(at), allow=allow, limit=limit or None, **asked)
+    for note in frame.attrs["notes"]:
+        say(note)
+    exports.write_frame(frame, format, sys.stdout)
+
+
+@cli.command("map")
+@click.argument("store")
+@click.option("--x", required=True, metavar="NAME", help="An axis, or a quantity that varies along one axis only.")
+@click.option("--y", required=True, metavar="NAME", help="The same for the other direction.")
+@click.option("--color", required=True, metavar="NAME", help="The quantity drawn as contours.")
+@at_option
+@click.option("--facet", metavar="AXIS", help="An axis drawn as panels side by side.")
+@click.option("--width", type=click.Choice(["column", "page"]), default="column", show_default=True, help="Of one or two columns.")
+@click.option("--caption", type=click.Choice(["below", "none"]), default="below", show_default=True, help="Drawn below, or left out.")
+@allow_option
+@click.option("-o", "--output", required=True, metavar="FILE", help="A .pdf, .svg or .png.")
+def draw_map(store, x, y, color, at, output, **options):
+    """A map: two axes, a third quantity as filled contours.
+
+    \b
+    Example:
+      sweep map iso-line --x tokens_per_domain --y achieved_tflops --color required_link_gbps -o map.png
+      sweep map quickstart --x link_gbps --y dp --color exposed_fraction -o exposed.pdf
+    """
+    from . import maps, selections
+    from .store import open_store
+
+    drawing = maps.draw_map(open_store(store), x, y, color, selections.parse_at(at), output, **options)
+    say(drawing.caption)
+    click.echo(output)
+
+
+@cli.command()
+@click.argument("store")
+@click.option("--where", metavar="EXPR", help="Points to write, such as 'tp * pp <= 16'.")
+@at_option
+@click.option("--columns", metavar="NAMES", help="Names to write.")
+@click.option("--best", metavar="NAME", help="Only the best points, with --over; as in query.")
+@click.option("--over", metavar="AXES", help="Axes that --best searches.")
+@click.option("--pareto", metavar="NAMES", help="Only points that none beats in all of NAMES.")
+@click.option("--limit", type=click.IntRange(1), help="Rows at most.")
+@allow_option
+@click.option("-o", "--output", required=True, metavar="FILE", help="A .csv, .parquet, .nc or .tex.")
+def export(store, output, at, allow, **asked):
+    """Write points or winners for other tools, with their provenance beside (FILE.provenance.json).
+
+    \b
+    Example:
+      sweep export quickstart -o quickstart.parquet --where "exposed_fraction < 0.02"
+      sweep export quickstart -o best.tex --best min:required_link_gbps --over tp,link_gbps
+    """
+    from . import exports, selections
+    from .store import open_store
+
+    asked = {key: value for key, value in asked.items() if value is not None}
+    click.echo(exports.export(open_store(store), output, at=selections.parse_at(at), allow=allow, **asked))
