@@ -1,10 +1,11 @@
-"""The verbs about asking, seeing and publishing a saved sweep: query, map, export."""
+"""The verbs about asking, seeing and publishing a saved sweep: query, map, gallery, export."""
 
 import sys
 
 import click
 
 from .console import allow_option, at_option, cli, say, table_format
+
 
 @cli.command()
 @click.argument("store")
@@ -67,6 +68,28 @@ def draw_map(store, x, y, color, at, output, **options):
     drawing = maps.draw_map(open_store(store), x, y, color, selections.parse_at(at), output, **options)
     say(drawing.caption)
     click.echo(output)
+
+
+@cli.command()
+@click.argument("store")
+@at_option
+@allow_option
+@click.option("--caption", type=click.Choice(["below", "none"]), default="below", show_default=True, help="Drawn below, or left out.")
+@click.option("-o", "--output", default="outputs/figures", show_default=True, metavar="FOLDER", help="Where they go.")
+@table_format()
+def gallery(store, at, allow, caption, output, format):
+    """Every figure that a store can fill, as PNG and PDF with their captions.
+
+    \b
+    Example:
+      sweep gallery quickstart -o figures
+      sweep gallery why-400g --at model=llama-3-70b --at seq_len=8192
+    """
+    from . import galleries, selections, tables
+    from .store import open_store
+
+    drawn = galleries.gallery(open_store(store), output, selections.parse_at(at), allow, caption)
+    click.echo(tables.render([{"figure": name, "drawn": found} for name, found in drawn], format))
 
 
 @cli.command()

@@ -179,10 +179,10 @@ def _log_ticks(ds, name, values, low, high):
 
 
 def short(number):
-    """A tick: 400, 1600; 10k and 3M from ten thousand on; a power of two as 8K or 2M."""
+    """A tick: 400, 1600; 10k and 3M from ten thousand on; a power of two from 1024 on as 8K or 2M."""
     if number == 0 or not np.isfinite(number):
         return f"{number:g}"
-    if number >= 2048 and np.log2(number) == int(np.log2(number)):
+    if number >= 1024 and np.log2(number) == int(np.log2(number)):
         power = int(np.log2(number))
         return f"{2 ** (power % 10)}{' KMGT'[power // 10]}"
     if number >= 1e4:
@@ -235,4 +235,6 @@ def key_of(ds, figure, at=None, **names):
 
 def slice_words(ds, at):
     """The slice in words for a caption: ``accelerator h100, tp 8``."""
-    return ", ".join(f"{name} {_value(value)}" for name, value in (at or {}).items() if not isinstance(value, (list, tuple)))
+    named = reference(ds)  # says model and accelerator already
+    at = {name: value for name, value in (at or {}).items() if not isinstance(value, (list, tuple)) and str(value) not in named}
+    return ", ".join(f"{name} {_value(value)}" for name, value in at.items())

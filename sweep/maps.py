@@ -73,7 +73,7 @@ def draw_map(ds, x, y, color, at=None, path=None, *, dashed="auto", marks="auto"
         marks, note = (generations(), GENERATIONS_NOTE) if drawn else ((), "")
     paint = _Paint(view, color, levels, [grid.values for grid in grids])
 
-    text = _caption(view, x, y, color, dashed, at, marks, facet, any(grid.invalid.any() for grid in grids), note)
+    text = _caption(view, x, y, color, dashed, at, marks, facet, any(grid.invalid.any() for grid in grids), note, any(np.isinf(g.values).any() for g in grids if g.values.dtype.kind == "f"))
     with matplotlib.rc_context(drawings.STYLE):
         columns = min(len(panels), 3 if width == "page" else 2)
         rows = -(-len(panels) // columns)
@@ -209,7 +209,11 @@ def _draw_panel(axes, view, grid, x, y, paint, dashed):
     if words or min(grid.values.shape) < 2:
         _cells(axes, grid, paint)
         return None
-    height = np.ma.masked_invalid(paint.height(grid.values))
+    infinite = np.isinf(grid.values)
+    height = np.ma.masked_array(paint.height(grid.values), mask=np.isnan(grid.values) | infinite)
+    if infinite.any():  # no port is enough: darkest, and no contour is made up on the way there
+        axes.set_facecolor(paint.bands[-1])
+        axes.contourf(grid.x, grid.y, np.isnan(grid.values).astype(float), [0.5, 1.5], colors="white")
     low, high = height.min() - 1, height.max() + 1
     levels = np.log2(paint.levels) if paint.log else paint.levels
     bounds = [min(low, levels[0] - 1), *levels, max(high, levels[-1] + 1)]
@@ -329,7 +333,7 @@ def _label_lines(axes, lines, paint, taken):
         text.set_path_effects(HALO)
 
 
-def _caption(view, x, y, color, dashed, at, marks, facet, hatched, note):
+def _caption(view, x, y, color, dashed, at, marks, facet, hatched, note, infinite):
     name = lambda key: view[key].attrs.get("long_name") or key.replace("_", " ")  # noqa: E731
     text = f"{name(color)[:1].upper()}{name(color)[1:]} over {name(x)} and {name(y)}"
     model = drawings.reference(view)
@@ -340,6 +344,8 @@ def _caption(view, x, y, color, dashed, at, marks, facet, hatched, note):
         text += f"Dashed: {name(dashed)}. "
     if any(mark.port for mark in marks):
         text += f"Points: {note}filled with the port they ship with (in brackets); lighter than the ground is short of port. "
+    if infinite:
+        text += "Darkest, without a line around it: infinite. "
     if hatched:
         text += "Hatched: cannot run or does not fit. "
     return text + drawings.conventions(view)

@@ -212,3 +212,34 @@ def parse_at(assignments):
         else:
             at[name] = wanted.split(",") if "," in wanted else wanted
     return at
+
+
+def plane(ds, name, dims, what, allow=None, over=()):
+    """``name`` as a float64 array over ``dims``, NaN where a point does not count; ``over``: the best along these axes.
+
+    Any other axis of more than one label must have been fixed before; SweepError says which.
+    """
+    array = variable(ds, name, what)
+    if words(ds, name) is not None:
+        raise SweepError(f"{what}: {name} has words; a number is drawn here.")
+    codes = allowed(ds, allow)
+    if codes is not None:
+        array = array.where(ds["status"].isin(codes))
+    sign = -1
+    for dim in array.dims:
+        if dim in dims or array.sizes[dim] == 1:
+            continue
+        if dim not in over:
+            label = _show(ds[dim].values[0]) if dim in ds.coords else 0
+            raise SweepError(f"{what}: {name} varies along {dim} too. Fix it, such as {dim}={label}, or take the best over it.")
+    searched = [dim for dim in array.dims if dim in over and dim not in dims]
+    if searched:
+        from .winners import direction
+
+        sign = direction(name, what)[1]
+        array = (array.min if sign > 0 else array.max)(searched)
+    array = array.isel({dim: 0 for dim in array.dims if dim not in dims})
+    present = [dim for dim in dims if dim in array.dims]
+    values = np.asarray(array.transpose(*present).values, float)
+    shape = tuple(ds.sizes[dim] if dim in present else 1 for dim in dims)
+    return np.broadcast_to(values.reshape(shape), tuple(ds.sizes[dim] for dim in dims))

@@ -1,0 +1,238 @@
+"""Bars and cells: the number of every layout, where a step's time and memory go, which dimension asks for the port, one step's timeline."""
+
+import matplotlib
+import numpy as np
+from matplotlib.patches import Patch
+
+from . import drawings, selections
+from .drawings import BANDS, INK, MUTED, PORTS
+from .errors import SweepError
+from .lineplots import _context, _finish, _name
+
+PARTS = (  # of a step, in the order they are stacked: output, word, colour, hatch
+    ("compute_time_s", "compute", "#2b4c7e", ""),
+    ("bubble_time_s", "bubble", "#ffffff", "////"),
+    ("exposed_tp_s", "tp", "#E69F00", ""),
+    ("exposed_cp_s", "cp", "#F0E442", "...."),
+    ("exposed_ep_s", "ep", "#CC79A7", "xxxx"),
+    ("exposed_pp_s", "pp", "#56B4E9", "----"),
+    ("exposed_dp_s", "dp", "#D55E00", "\\\\\\\\"),
+    ("optimizer_time_s", "optimizer", "#9a9a9a", ""),
+)
+GROUPS = ("dp", "tp", "pp", "ep", "cp")
+LONGEST = 24  # bars or rows in one figure
+
+
+def draw_grid(ds, x, y, color, at=None, path=None, *, over=(), allow=None, width="column", caption="below"):
+    """A heat map with the number in each cell; blank where the point cannot run or does not fit.  ``over``: the best along these axes."""
+    view = selections.select(ds, at)
+    for what, name in (("x", x), ("y", y)):
+        if name not in view.dims:
+            raise SweepError(f"{what}: {name!r} is not an axis of this slice. Axes are {', '.join(map(str, view.dims))}.")
+    values = selections.plane(view, color, (y, x), "color", allow, over)
+    finite = values[np.isfinite(values)]
+    if not len(finite):
+        raise SweepError(f"color: {color} has no valid value in this slice.")
+    columns, rows = ([selections._show(label) for label in view[dim].values] for dim in (x, y))
+    if max(len(columns), len(rows)) > LONGEST:
+        raise SweepError(f"{max(len(columns), len(rows))} labels are too many for a grid of numbers (at most {LONGEST}). Draw a map.")
+    text = f"{_name(view, color, True)} by {_name(view, x)} and {_name(view, y)}"
+    text += f", best over {', '.join(over)}" if over else ""
+    text += ". Blank: cannot run or does not fit. " + _context(view, at)
+    log = finite.min() > 0 and finite.max() > 30 * finite.min()
+    ramp = matplotlib.colors.LinearSegmentedColormap.from_list("bands", BANDS)
+    scale = np.log(finite) if log else finite
+    norm = matplotlib.colors.Normalize(scale.min(), scale.max() if scale.max() > scale.min() else scale.min() + 1)
+    with matplotlib.rc_context(drawings.STYLE):
+        inches = drawings.inches_of(width)
+        figure = drawings.new_figure(width, min(0.35 + 0.19 * inches / 3.35 * len(rows) + 0.35, 1.2 * inches), text if caption == "below" else "")
+        axes = figure.subplots()
+        for row in range(len(rows)):
+            for column in range(len(columns)):
+                value = values[row, column]
+                if not np.isfinite(value):
+                    if value == value:
+                        axes.text(column, row, "$\\infty$", ha="center", va="center", fontsize=7, color=MUTED)
+                    continue
+                shade = ramp(norm(np.log(value) if log else value))
+                dark = np.dot(shade[:3], (0.2126, 0.7152, 0.0722)) < 0.45
+                axes.fill_between([column - 0.5, column + 0.5], row - 0.5, row + 0.5, color=shade, linewidth=0)
+                axes.text(column, row, _digits(value, finite), ha="center", va="center", fontsize=6.8, color="white" if dark else INK)
+        axes.set_xticks(range(len(columns)), columns)
+        axes.set_yticks(range(len(rows)), rows)
+        axes.set_xlim(-0.5, len(columns) - 0.5)
+        axes.set_ylim(-0.5, len(rows) - 0.5)
+        axes.set_xlabel(selections.label_of(view, x))
+        axes.set_ylabel(selections.label_of(view, y))
+        axes.tick_params(length=0)
+    return _finish(figure, text, view, "grid", at, path, [color, "status"], x=x, y=y, color=color)
+
+
+def draw_breakdown(ds, axis, at=None, path=None, *, allow=None, width="page", caption="below"):
+    """A step's time stacked by what it is spent on, beside the memory it takes, one bar for each label of ``axis``."""
+    view = selections.select(ds, at)
+    labels = _labels(view, axis)
+    have = [part for part in PARTS if part[0] in view.variables]
+    if "compute_time_s" not in view.variables:
+        raise SweepError("a breakdown needs compute_time_s and exposed times. Add them to outputs: of the config, or draw from sweep.evaluate.")
+    step = selections.plane(view, "step_time_s", (axis,), "step_time_s", allow) if "step_time_s" in view.variables else None
+    parts = {word: selections.plane(view, name, (axis,), name, allow) for name, word, _, _ in have}
+    valid = np.isfinite(step if step is not None else parts["compute"])
+    memory = selections.plane(view, "memory_bytes", (axis,), "memory_bytes", allow) / 1e9 if "memory_bytes" in view.variables else None
+    text = f"Time of a step by {_name(view, axis)}, exposed communication by dimension"
+    text += "; memory on the fullest stage (line: what there is). " if memory is not None else ". "
+    text += _context(view, at)
+    places = np.arange(len(labels))[::-1]
+    with matplotlib.rc_context(drawings.STYLE):
+        figure = drawings.new_figure(width, 0.5 + 0.21 * len(labels) + 0.35, text if caption == "below" else "")
+        panels = figure.subplots(1, 2 if memory is not None else 1, width_ratios=[2.6, 1] if memory is not None else [1], sharey=True, squeeze=False)[0]
+        left = np.zeros(len(labels))
+        for name, word, color, hatch in have:
+            length = np.where(valid & np.isfinite(parts[word]), parts[word], 0.0)
+            if length.max() > 0.002 * (left + length).max():
+                panels[0].barh(places, length, 0.66, left, color=color, hatch=hatch, edgecolor=INK, linewidth=0.4, label=word)
+            left = left + length
+        if step is not None:
+            rest = np.where(valid, np.maximum(step - left, 0.0), 0.0)
+            if (rest > 0.005 * np.where(valid, step, 1)).any():
+                panels[0].barh(places, rest, 0.66, left, color="#e9e9e9", edgecolor=INK, linewidth=0.4, label="other")
+        for place, ok in zip(places, valid):
+            if not ok:
+                panels[0].text(0, place, " cannot run or does not fit", va="center", fontsize=6.5, color=MUTED)
+        panels[0].set_yticks(places, labels)
+        panels[0].set_xlabel("time of a step (s)")
+        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=len(PARTS), handlelength=1.2, columnspacing=1.0)
+        if memory is not None:
+            panels[1].barh(places, np.nan_to_num(memory), 0.66, color="#8fa8c4", edgecolor=INK, linewidth=0.4)
+            limit = _capacity(view, axis)
+            if limit is not None:
+                panels[1].vlines(limit, places - 0.42, places + 0.42, color=INK, linewidth=1.2)
+            panels[1].set_xlabel("memory (GB)")
+        for panel in panels:
+            panel.tick_params(axis="y", length=0)
+            for side in ("top", "right"):
+                panel.spines[side].set_visible(False)
+    return _finish(figure, text, view, "breakdown", at, path, [*(name for name, *_ in have), "step_time_s", "memory_bytes", "status"], axis=axis)
+
+
+def draw_requirements(ds, at=None, path=None, *, facet=None, allow=None, width="column", caption="below"):
+    """Which parallelism dimension asks for how fast a port: ranked bars, one panel for each label of ``facet``."""
+    view = selections.select(ds, at)
+    names = {group: f"required_link_gbps_{group}" for group in GROUPS if f"required_link_gbps_{group}" in view.variables}
+    if not names:
+        raise SweepError("requirements need required_link_gbps_dp and its like. Add them to outputs: of the config, or draw from sweep.evaluate.")
+    dims = (facet,) if facet else ()
+    panels = _labels(view, facet) if facet else [""]
+    table = np.array([selections.plane(view, name, dims, name, allow).reshape(-1) for name in names.values()])
+    text = "Scale-out port that each dimension asks for, largest first; none: the group has one member or stays in the domain. " + _context(view, at)
+    finite = table[np.isfinite(table) & (table > 0)]
+    low, high = (min(PORTS[0], finite.min()) / 2, max(PORTS[-1], finite.max())) if len(finite) else (PORTS[0], PORTS[-1])
+    with matplotlib.rc_context(drawings.STYLE):
+        figure = drawings.new_figure(width, 0.4 + len(panels) * (0.16 + 0.16 * len(names)), text if caption == "below" else "")
+        areas = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
+        for area, panel, column in zip(areas, panels, table.T):
+            order = np.argsort(-np.nan_to_num(column, nan=-1), kind="stable")
+            for place, index in enumerate(order[::-1]):
+                value, group = column[index], list(names)[index]
+                length = high if np.isinf(value) else value
+                if length > 0:
+                    color = "#2f8fbe" if place == len(order) - 1 else "#b9cfe0"
+                    area.barh(place, length - low, 0.7, low, color=color, edgecolor=INK, linewidth=0.4, hatch="////" if np.isinf(value) else "")
+                note = "invalid" if np.isnan(value) else "no port can" if np.isinf(value) else "none" if value <= 0 else drawings.short(round(float(value)))
+                area.text(max(length, low) if length == length else low, place, f" {note}", va="center", fontsize=6.5, color=INK if length > 0 else MUTED)
+            area.set_yticks(range(len(order)), [list(names)[index] for index in order[::-1]])
+            area.set_ylim(-0.6, len(order) - 0.4)
+            area.set_xscale("log")
+            area.set_xlim(low, high * 1.5)
+            ticks = [port for port in (25, *PORTS, 6400, 12800) if low <= port <= high * 1.5]
+            area.set_xticks(ticks, [str(tick) for tick in ticks])
+            area.set_xticks([], minor=True)
+            area.tick_params(axis="y", length=0)
+            if panel:
+                area.set_title(panel, loc="left", pad=2, fontsize=7.5)
+            for side in ("top", "right"):
+                area.spines[side].set_visible(False)
+        areas[-1].set_xlabel("required port (Gb/s)")
+    return _finish(figure, text, view, "requirements", at, path, [*names.values(), "status"], facet=facet)
+
+
+def draw_timeline(ds, at=None, path=None, *, allow=None, width="page", caption="below"):
+    """One step: the last micro-batch's forward and backward, and the gradient reduction under it, bucket by bucket.
+
+    Drawn for one point from its stored times.  Exposed communication of the other dimensions is part of forward and
+    backward, half in each.  Buckets are equal, as many as leave the exposed time that the model gives (at most 24 are drawn).
+    """
+    view = selections.select(ds, at)
+    need = ("forward_time_s", "backward_time_s", "dp_comm_time_s", "exposed_dp_s", "optimizer_time_s")
+    missing = [name for name in need if name not in view.variables]
+    if missing:
+        raise SweepError(f"a timeline needs {', '.join(missing)}. Add them to outputs: of the config, or draw from sweep.evaluate.")
+    forward, backward, comm, exposed, update = (float(selections.plane(view, name, (), name, allow)) for name in need)
+    if not np.isfinite([forward, backward, comm, exposed]).all():
+        raise SweepError("a timeline needs a point that runs: this one has no finite times. Choose another with at, or allow its reason.")
+    other = [name for name in ("exposed_tp_s", "exposed_cp_s", "exposed_ep_s") if name in view.variables]
+    steps = float(selections.plane(view, "micro_batches", (), "micro_batches", allow)) if "micro_batches" in view.variables else 1.0
+    inside = sum(float(selections.plane(view, name, (), name, allow)) for name in other) / 2 / max(steps, 1.0)
+    forward, backward = forward + inside, backward + inside
+    spans = _reduction(forward, backward, comm, exposed)
+    end = forward + backward + exposed
+    text = f"The last micro-batch of a step: forward, backward, and the gradient reduction bucket by bucket; "
+    text += f"{exposed:.3g} s of {comm:.3g} s stay exposed. {_context(view, at)}"
+    with matplotlib.rc_context(drawings.STYLE):
+        figure = drawings.new_figure(width, 1.15, text if caption == "below" else "")
+        axes = figure.subplots()
+        bars = [(0, forward, "#8fa8c4", "forward"), (forward, backward, "#2b4c7e", "backward"), (end, update if np.isfinite(update) else 0, "#9a9a9a", "update")]
+        for start, length, color, word in bars:
+            axes.barh(1, length, 0.6, start, color=color, edgecolor=INK, linewidth=0.4)
+            if length > 0.06 * (end + update):
+                axes.text(start + length / 2, 1, word, ha="center", va="center", fontsize=7, color="white" if color == "#2b4c7e" else INK)
+        for start, length in spans:
+            axes.barh(0, length, 0.6, start, color="#D55E00", edgecolor="white", linewidth=0.5, hatch="\\\\\\\\")
+        if exposed > 0:
+            axes.axvspan(forward + backward, end, color="#f3d9c8", zorder=0, linewidth=0)
+            if exposed > 0.06 * (end + update):
+                axes.text(end - exposed / 2, 1, "exposed", ha="center", va="center", fontsize=7, color=INK)
+        axes.set_yticks([1, 0], ["compute", "network"])
+        axes.set_xlim(0, None)
+        axes.set_xlabel("time (s)")
+        axes.tick_params(axis="y", length=0)
+        for side in ("top", "right", "left"):
+            axes.spines[side].set_visible(False)
+    return _finish(figure, text, view, "timeline", at, path, need)
+
+
+def _reduction(forward, backward, comm, exposed):
+    """(start, length) of equal buckets: back to back where the network is the slower, else each as its gradients are ready."""
+    if comm <= 0:
+        return []
+    end = forward + backward + exposed
+    if comm >= backward:  # exposed = K c - (K - 1) b
+        spare = exposed + backward - comm
+        count = int(np.clip(round(backward / spare) if spare > 0 else 24, 1, 24))
+        return [(end - comm + index * comm / count, comm / count) for index in range(count)]
+    count = int(np.clip(round(comm / exposed) if exposed > 0 else 24, 1, 24))  # exposed = c
+    return [(forward + backward * (index + 1) / count + exposed - comm / count, comm / count) for index in range(count)]
+
+
+def _labels(view, axis):
+    if axis not in view.dims:
+        raise SweepError(f"{axis!r} is not an axis of this slice. Axes are {', '.join(map(str, view.dims))}.")
+    labels = [selections._show(label) for label in view[axis].values]
+    if len(labels) > LONGEST:
+        raise SweepError(f"{len(labels)} labels of {axis} are too many for bars (at most {LONGEST}). Choose some with at.")
+    return labels
+
+
+def _capacity(view, axis):
+    """Memory of the accelerator in GB along the axis, None where the dataset does not say."""
+    if "hbm_gb" in view.variables and set(view["hbm_gb"].dims) <= {axis}:
+        return np.broadcast_to(view["hbm_gb"].values.astype(float), view.sizes[axis])
+    fixed = selections.settings(view).get("hbm_gb")
+    return np.full(view.sizes[axis], float(fixed)) if isinstance(fixed, (int, float)) else None
+
+
+def _digits(value, among):
+    """The fewest digits that tell cells apart: three significant, none beyond the point from 100 on."""
+    if 0.01 < np.abs(among).max() < 1.5:
+        return f"{value:.{3 if np.ptp(among) < 0.1 else 2}f}".lstrip("0") or "0"
+    return drawings.short(float(f"{value:.3g}"))

@@ -1,0 +1,140 @@
+"""Every figure that a dataset can fill, chosen by names alone: ``sweep gallery STORE``.
+
+Axes of a layout (tp, pp, ...) that a figure does not show are searched for the best; any other axis is fixed at a usual
+label: the dictionary's default, a 400 Gb/s port, an H100, Llama 3 70B, else the middle one.
+"""
+
+from pathlib import Path
+
+from . import barplots, lineplots, maps, selections
+from ._kernels import quantities
+from .errors import SweepError
+
+LAYOUT = ("tp", "cp", "pp", "vpp", "ep", "zero_stage", "micro_batch", "recompute", "schedule", "bucket_bytes")
+USUAL = {"link_gbps": 400.0, "accelerator": "h100", "model": "llama-3-70b", "tp": 8, "dp": 256, "gpus": 1024, "seq_len": 8192}
+GOALS = ("mfu", "tokens_per_s_per_gpu", "step_time_s")
+COLORS = ("required_link_gbps", "link_gbps_at_tolerance", "exposed_fraction", "mfu", "step_time_s")
+FORMATS = ("png", "pdf")
+
+
+def gallery(ds, folder, at=None, allow=None, caption="below"):
+    """Draw what ``ds`` can fill into ``folder``; returns ``(name, path or reason)`` of each figure.
+
+    Each is written as PNG and PDF; ``captions.txt`` holds the captions.
+    """
+    folder = Path(folder)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise SweepError(f"{folder}: cannot be made ({problem.strerror}). Choose another folder.") from None
+    results, captions = [], []
+    for name, drawing in drawings_of(ds, at, allow, caption):
+        if isinstance(drawing, str):
+            results.append((name, drawing))
+            continue
+        for kind in FORMATS:
+            drawing.save(folder / f"{name}.{kind}")
+        captions.append(f"{name}: {drawing.caption}")
+        results.append((name, str(folder / f"{name}.png")))
+    (folder / "captions.txt").write_text("\n\n".join(captions) + "\n", encoding="utf-8")
+    return results
+
+
+def drawings_of(ds, at=None, allow=None, caption="below"):
+    """``(name, Drawing)`` of every figure, or ``(name, reason)`` where the dataset cannot fill it."""
+    view = selections.select(ds, at)
+    options = {"allow": allow, "caption": caption}
+    numeric = [str(dim) for dim in view.dims if dim in view.coords and view[dim].dtype.kind in "fiu" and view.sizes[dim] > 1]
+    worded = [str(dim) for dim in view.dims if dim in view.coords and view[dim].dtype.kind in "OUST"]
+    along = [name for name in ("link_gbps", "gpus", "dp", *numeric) if name in numeric]
+    few = [dim for dim in ("accelerator", "model", *worded, *numeric) if dim in view.dims and 1 < view.sizes[dim] <= lineplots.MOST]
+
+    longest = sorted(numeric, key=lambda dim: -view.sizes[dim])
+
+    def need(found, what):
+        if not found:
+            raise SweepError(f"needs {what}")
+        return found[0]
+
+    def goal(*dims):
+        return need([name for name in GOALS if name in view and set(dims) <= set(view[name].dims)], f"{' or '.join(GOALS)} along {', '.join(dims)}")
+
+    def rest(name, shown):
+        """at and over for the axes of ``name`` that are not shown; status stands on some of them too."""
+        dims = dict.fromkeys((*view[name].dims, *(view["status"].dims if "status" in view else ())))
+        left = [str(dim) for dim in dims if dim not in shown]
+        over = tuple(dim for dim in left if dim in LAYOUT)
+        return {dim: usual(view, dim) for dim in left if dim not in over}, over
+
+    def headline():
+        if {"tokens_per_domain", "achieved_tflops", "required_link_gbps"} <= set(view):
+            try:
+                return maps.draw_map(view, "tokens_per_domain", "achieved_tflops", "required_link_gbps", **options)
+            except SweepError:
+                pass
+        color, x, y = need(
+            [(c, a, b) for c in COLORS if c in view for a in longest for b in longest if a != b and {a, b} <= set(view[c].dims)], "two axes of numbers"
+        )
+        shown = (x, y)
+        dims = dict.fromkeys((*view[color].dims, *(view["status"].dims if "status" in view else ())))
+        fixed = {str(dim): usual(view, dim) for dim in dims if dim not in shown}
+        return maps.draw_map(view, x, y, color, fixed, **options)
+
+    def lines(draw=lineplots.draw_lines, candidates=("link_gbps",), goals=None):
+        x = need([name for name in candidates if name in numeric], f"an axis {' or '.join(candidates)}")
+        y = goals or goal(x)
+        each = next((dim for dim in few if dim != x and dim in view[y].dims), None)
+        fixed, over = rest(y, (x, each))
+        return draw(view, x, y, each, fixed, over=over, **options)
+
+    def scaling():
+        per_gpu = need([name for name in ("tokens_per_s_per_gpu", "mfu") if name in view], "tokens_per_s_per_gpu or mfu")
+        return lines(lineplots.draw_scaling, ("gpus", "dp"), per_gpu)
+
+    def grid():
+        small = [dim for dim in ("tp", "pp", "dp", "ep", "cp", *worded, *numeric) if dim in view.dims and 1 < view.sizes[dim] <= 12]
+        small = list(dict.fromkeys(small))
+        if len(small) < 2:
+            raise SweepError("needs two axes of at most 12 labels")
+        x, y = small[:2]
+        color = goal(x, y)
+        fixed, over = rest(color, (x, y))
+        return barplots.draw_grid(view, x, y, color, fixed, over=over, **options)
+
+    def breakdown():
+        axis = need([dim for dim in (*worded, *few) if view.sizes[dim] <= barplots.LONGEST], "an axis of few labels")
+        return barplots.draw_breakdown(view, axis, {dim: usual(view, dim) for dim in view.dims if dim != axis}, **options)
+
+    def distribution():
+        x = need(along, "an axis of numbers")
+        y = goal(x)
+        fixed = {dim: label for dim, label in rest(y, (x,))[0].items() if dim in ("model", "accelerator", "link_gbps", "seq_len")}
+        return lineplots.draw_distribution(view, x, y, fixed, **options)
+
+    def requirements():
+        facet = next((dim for dim in worded if view.sizes[dim] <= 6), None)
+        return barplots.draw_requirements(view, {dim: usual(view, dim) for dim in view.dims if dim != facet}, facet=facet, **options)
+
+    def timeline():
+        return barplots.draw_timeline(view, {dim: usual(view, dim) for dim in view.dims}, **options)
+
+    for name, draw in (
+        ("map", headline), ("lines", lines), ("scaling", scaling), ("grid", grid), ("distribution", distribution),
+        ("breakdown", breakdown), ("requirements", requirements), ("timeline", timeline),
+    ):  # fmt: skip
+        try:
+            yield name, draw()
+        except SweepError as reason:
+            yield name, str(reason)
+
+
+def usual(ds, dim):
+    """The label at which an axis is fixed when nobody says: a usual one if the axis has it, else the middle one."""
+    if dim not in ds.coords:
+        return ds.sizes[dim] // 2
+    labels = ds[dim].values.tolist()
+    quantity = quantities.INPUTS.get(dim)
+    for label in (USUAL.get(dim), quantity.default if quantity else None):
+        if label is not None and any(label == other or (isinstance(label, (int, float)) and isinstance(other, (int, float)) and abs(label - other) <= 1e-6 * abs(other)) for other in labels):
+            return label
+    return labels[len(labels) // 2]
