@@ -62,6 +62,7 @@ class Parts(NamedTuple):
     hop: object
     hop_terms: list
     ways: dict
+    services: dict  # seconds of each cost of each way at the link: lower rank than the step, and cut off from it here
     free_step_s: object
     optimizer_s: object
     memory: object
@@ -97,8 +98,10 @@ def prepare(inputs):
     memory = memory_of(x, work, first, last).total
     reasons = impossible(x)
     status, never = _status(reasons, memory > x.hbm_gb)
-    return Parts(x, work, compute, shares, moving, hop, hop_terms, ways(x, work, times, net, shares, hop), free, update, memory,
-                 never, status)
+    every = ways(x, work, times, net, shares, hop)
+    u = link_u(x)
+    services = {key: {name: cost.seconds(u) for name, cost in way.costs.items()} for key, way in every.items()}
+    return Parts(x, work, compute, shares, moving, hop, hop_terms, every, services, free, update, memory, never, status)
 
 
 def combine(inputs, parts, outputs=("bottleneck",)):
@@ -110,7 +113,7 @@ def combine(inputs, parts, outputs=("bottleneck",)):
     code, codes = way_codes(x)
     late, comm = {}, {}
     for key, way in parts.ways.items():
-        values = {name: cost.seconds(u) for name, cost in way.costs.items()}
+        values = parts.services[key]
         late[key] = lambda way=way, values=values: exposed(way.terms, values)
         comm[key] = lambda way=way, values=values: maximum(*(total(counts, values) for counts in way.served), 0.0)
     exposed_dp = choose(code, late, codes)
@@ -409,10 +412,10 @@ class _Book:
         from .collectives import fastest
 
         u = link_u(self.x)
-        key = {BUCKETS: ("first.regular", "first.dense"), SHARDED: ("r",), RARE: ("fragment",)}
+        ends = {BUCKETS: ("regular", "dense"), SHARDED: ("r",), RARE: ("fragment",)}
 
         def chosen(code, way):
-            name = next(name for name in key[code] if name in way.costs)
+            name = next(name for name in way.costs if name.split(".")[-1] in ends[code])
             algorithms, nbytes = way.costs[name].parts[0]
             return fastest(algorithms, nbytes, u)[2]
 

@@ -196,10 +196,11 @@ class Run(NamedTuple):
     costs: dict
 
 
-def buckets(curve, bucket_bytes, first_bytes, cost, name, experts=True):
+def buckets(curve, bucket_bytes, first_bytes, cost, name, experts=True, alike=None):
     """The :class:`Run` of a production curve cut into buckets.
 
-    ``cost(bytes, expert_bytes)`` gives the :class:`Cost` of a bucket; ``name`` keeps the costs of several runs apart.  The
+    ``cost(bytes, expert_bytes)`` gives the :class:`Cost` of a bucket; ``name`` keeps the costs of several runs apart, but for
+    those of full buckets, which runs with the same ``alike`` share.  The
     candidates are the first two and last two buckets and, at each kink, the bucket that completes there and the one before:
     inside a run of buckets that complete between two kinks r and c are linear.
     """
@@ -253,7 +254,9 @@ def buckets(curve, bucket_bytes, first_bytes, cost, name, experts=True):
     for index in indices:
         counts = served(index) | {"first": where(index < 1.0, 1.0, 0.0)}
         candidates.append(Candidate(curve.ready(filled(index)) - end, counts))
-    named = lambda counts: {f"{name}.{key}": value for key, value in counts.items()}  # noqa: E731
+    full = ("regular", "dense", "mixed")
+    named = lambda counts: {f"{(alike or name) if key in full else name}.{key}": value  # noqa: E731
+                            for key, value in counts.items()}
     return Run([item._replace(counts=named(item.counts)) for item in candidates], named(whole), named(costs))
 
 

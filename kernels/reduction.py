@@ -150,9 +150,11 @@ def _runs(x, work, times, cost, moe):
     last = Curve(head_bytes=head, head_s=times.head_window_s, embedding_bytes=0.0, embedding_s=0.0, **common)
     plain = Curve(head_bytes=0.0, head_s=0.0, embedding_bytes=0.0, embedding_s=0.0, **common)
 
+    alike = "all" if is_concrete(x.bucketing) and x.bucketing == 0 else None
+
     def run(curve, name, whole):
         size = curve_size(whole, curve, x.bucket_bytes)
-        return _Run(*buckets(curve, size, curve_size(whole, curve, x.first_bucket_bytes), cost, name, moe), curve, size)
+        return _Run(*buckets(curve, size, curve_size(whole, curve, x.first_bucket_bytes), cost, name, moe, alike), curve, size)
 
     def curve_size(whole, curve, size):
         return where(x.bucketing == 1, curve.bytes, size) if whole else size
@@ -222,14 +224,15 @@ def _sustained(x, runs, stages, times):
 
 def _keeps_up(run, slow, slack, slack_hops, bucketing=0):
     """Candidates of one run from each start y of a run of buckets; <= 0 where the stream keeps up."""
-    curve, prefix = run.curve, next(iter(run.counts)).split(".")[0]
+    curve = run.curve
     blocks = curve.blocks * curve.block_bytes
-    steady = "mixed" if f"{prefix}.mixed" in run.costs else "regular"
+    full = {name.split(".")[1]: name for name in run.costs}
+    dense, mixed = (full["dense"], full["mixed"]) if "mixed" in full else (full["regular"],) * 2
     end = curve.head_s + curve.blocks * curve.block_s
     window = where(bucketing == 1, 0.0, end) + slack  # one bucket after the backward has its slack alone
     in_blocks = where(bucketing == 1, 0.0, curve.blocks * curve.block_s) + slack
-    heads = {f"{prefix}.{'dense' if steady == 'mixed' else steady}": slow * curve.head_bytes / run.size}
-    from_blocks = {f"{prefix}.{steady}": slow * blocks / run.size}
+    heads = {dense: slow * curve.head_bytes / run.size}
+    from_blocks = {mixed: slow * blocks / run.size}
     candidates = [Candidate(-in_blocks, _less_hops(from_blocks, slack_hops))]
     if not (is_concrete(curve.head_bytes) and curve.head_bytes == 0):
         candidates.append(Candidate(-window, _less_hops(plus(heads, from_blocks), slack_hops)))
