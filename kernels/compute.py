@@ -22,6 +22,8 @@ from .memory import shards
 from .ops import choose, clip, floor, maximum, minimum, positive, where
 from .work import FULL, NONE, SELECTIVE, sequence_ranks
 
+TF32 = 3
+"""Code of ``dtype`` whose activations have 32 bits; with fp8 and fp4 they stay in 16."""
 UNALIGNED = 0.032
 """Most of peak that an attention core reaches without tensor cores (head_dim no multiple of 8): BigScience's A100 runs of one
 13,824-wide model with 96 heads of 144 and with 128 of 108 (rows r0896, r0897: 118 and 157 s), the difference put on the core."""
@@ -101,7 +103,7 @@ def _first_order(x, work, tokens):
 def _calibrated(x, work, tokens):
     """The calibrated law of the module's docstring."""
     per_byte = 1 / (x.hbm_gbytes_per_s * x.hbm_efficiency)
-    element = choose(x.dtype, {0: lambda: 2.0, 1: lambda: 2.0, 2: lambda: 2.0, 3: lambda: 4.0})
+    element = where(x.dtype == TF32, 4.0, 2.0)
 
     def gemm(one):
         """Seconds of a multiplication, and of its FLOP alone."""

@@ -39,6 +39,8 @@ def test_weight_gradients_are_the_matrices_alone():
     _, of, c = computed(**LLAMA_8B, efficiency=0.4, recompute="full")
     assert c.block_wgrad_s / c.block_forward_s == pytest.approx(1 - of.attention_flop / of.block_flop, rel=1e-13)
     assert c.block_backward_s == pytest.approx(3 * c.block_forward_s, rel=1e-14)
+    assert c.block_dgrad_s + c.block_wgrad_s == pytest.approx(c.block_backward_s, rel=1e-14)
+    assert c.gemm_forward_s + c.core_forward_s == pytest.approx(c.block_forward_s, rel=1e-14)
 
 
 @pytest.mark.parametrize("law", [dict(efficiency=0.4), {}], ids=["first-order", "calibrated"])
@@ -112,7 +114,8 @@ def test_single_precision_moves_twice_the_bytes():
     half, single = (computed(**LLAMA_8B, seq_len=16, gemm_half_flop=0.0, dtype=dtype)[2] for dtype in ("bf16", "tf32"))
     assert single.gemm_forward_s == pytest.approx(2 * half.gemm_forward_s, rel=1e-12)
     assert single.embedding_backward_s == pytest.approx(2 * half.embedding_backward_s, rel=1e-12)
-    assert computed(**LLAMA_8B, dtype="fp8")[2] == computed(**LLAMA_8B)[2]  # activations stay in 16 bits
+    for dtype in ("fp8", "fp4"):
+        assert computed(**LLAMA_8B, dtype=dtype)[2] == computed(**LLAMA_8B)[2]  # activations stay in 16 bits
 
 
 def test_the_loss_moves_its_logits():
@@ -169,6 +172,8 @@ def test_host_time_is_a_floor():
     _, _, held = computed(**LLAMA_8B, seq_len=256, recompute="full", host_time_ms=3.5)
     assert gpu < 3.5e-3
     assert held.block_forward_s + held.block_backward_s == pytest.approx(3.5e-3, rel=1e-12)
+    for name in ("block_forward_s", "block_dgrad_s", "block_wgrad_s", "core_forward_s", "gemm_forward_s"):
+        assert getattr(held, name) / getattr(free, name) == pytest.approx(3.5e-3 / gpu, rel=1e-12)
     assert held.block_dgrad_s + held.block_wgrad_s == pytest.approx(held.block_backward_s, rel=1e-12)
     _, _, light = computed(**LLAMA_8B, seq_len=256, recompute="full", host_time_ms=0.5 * gpu * 1e3)
     assert light == free
