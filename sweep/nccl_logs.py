@@ -129,7 +129,7 @@ def _comment(body, state):
     if (binary := _BINARY.search(body)) and _word(binary.group(1)):
         state.collective, state.fresh = _word(binary.group(1)), True
     if not body.startswith("#"):
-        return None
+        return "version" if version else None
     if rank := _RANK.search(body):
         if int(rank.group(1)) in state.hosts and state.fresh is False:
             state.hosts = {}

@@ -116,17 +116,34 @@ def parse_yaml(text, place):
         raise SpecError(f"{place}: {_problem(error)}") from None
 
 
-def write_preset(table, name, entry, folder="configs"):
-    """Add or replace one entry of a table in the working folder's configs (never in site-packages); returns the path."""
+MARK = "# -- written by sweep calibrate: edit above this line --"
+
+
+def write_presets(table, entries, folder="configs"):
+    """Add or replace entries (name -> mapping) of a table in the working folder's configs, never in site-packages; returns the path.
+
+    They stand below a mark; what was written by hand above it keeps its comments.
+    """
     path = Path(folder) / "presets" / f"{TABLES[table]}.yaml"
-    content = (read_yaml(path) or {}) if path.is_file() else {}
-    content[name] = entry
-    _entry(name, entry, table, path)
+    text = path.read_text(encoding="utf-8") if path.is_file() else ""
+    above, _, below = text.partition(MARK)
+    by_hand, written = parse_yaml(above, path) or {}, parse_yaml(below, path) or {}
+    for name, entry in entries.items():
+        if name in by_hand:
+            raise SpecError(f"{path}, {name}: is written by hand. Choose another name, or remove that entry.")
+        _entry(name, entry, table, path)
+        written[name] = entry
     path.parent.mkdir(parents=True, exist_ok=True)
+    body = "\n".join(yaml.safe_dump({name: written[name]}, sort_keys=False, width=150, allow_unicode=True) for name in sorted(written))
     beside = path.with_suffix(".yaml.new")
-    beside.write_text(yaml.safe_dump(content, sort_keys=False, width=120, allow_unicode=True), encoding="utf-8")
+    beside.write_text("\n\n".join(part for part in (above.strip(), MARK, body) if part), encoding="utf-8")
     os.replace(beside, path)
     return path
+
+
+def write_preset(table, name, entry, folder="configs"):
+    """``write_presets`` of one entry."""
+    return write_presets(table, {name: entry}, folder)
 
 
 @lru_cache(maxsize=32)

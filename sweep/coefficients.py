@@ -1,0 +1,119 @@
+"""Which coefficients are calibrated, between which bounds, and on what: three separate sets.
+
+    accelerator   GEMM efficiency e_0 and F_half by dtype: from the best published matmul (e_0 may not exceed it) and, for F_half, which
+                  nobody publishes, one value per generation that several stacks share
+    fabric        latency and delivered share of each tier: from nccl-tests curves (curves.py), never from training runs
+    stack         what belongs to kernels and framework: fitted on training rows with split = fit, within bounds that physics sets
+
+A stack coefficient has a start, bounds and a spread: the fit pays ((log x - log start) / spread)^2 for leaving the start, as much
+as that many rows a few per cent off, so that what the rows cannot tell stays where it was.
+"""
+
+from typing import NamedTuple
+
+
+class Coefficient(NamedTuple):
+    """One coefficient of a stack: start, bounds, and the spread (of its logarithm) of what one would believe without rows."""
+
+    quantity: str
+    start: float
+    low: float
+    high: float
+    spread: float = 1.0
+
+
+def _stack(attention, bytes_factor, host, logits, *more, kappa=0.25, host_high=8.0):
+    return (
+        Coefficient("attention_efficiency", attention, 0.05, 0.8, 0.7),  # of the 16-bit peak, see by_dtype
+        Coefficient("memory_bytes_factor", bytes_factor, 1.0, 8.0, 0.7),  # 1: every operation fused as far as it goes
+        Coefficient("host_time_ms", host, 0.05, host_high, 1.0),  # eager Python: a few ms a block
+        Coefficient("host_micro_batch_ms", 1.0, 0.05, 6.0, 1.0),
+        Coefficient("logit_bytes", logits, 8.0, 70.0, 0.7),  # a fused loss 8, eager fp32 loss about 60
+        Coefficient("overlap_slowdown", kappa, 0.02, 0.7, 0.7),  # measured: 19 % on average, 80 -> 47 % of peak at worst
+        *more,
+    )
+
+
+_SYNCHRONOUS = Coefficient("gemm_half_flop", 8e10, 4e10, 4e11, 0.7)  # synchronous launches add their latency to every kernel
+_RANK_WAIT = Coefficient("scaleup_latency_us", 2.0, 1.0, 6.0, 0.7)  # a collective of a step waits for its slowest rank and its launch
+EXPOSED = (1, 2, 4, 8)
+"""Values of tp_overlap_chunks tried for a stack that overlaps tensor parallelism: 1/k of each collective stays exposed."""
+
+STACKS = {
+    "megatron-2020": ("Megatron-LM of 2020 (fp16, unfused attention)", _stack(0.15, 2.5, 2.0, 40)),
+    "megatron-2021": ("Megatron-LM 2021-22: unfused attention, eager, nothing overlapped", _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT)),
+    "megatron-deepspeed": ("Megatron-DeepSpeed 2022 (BLOOM), synchronous launches in places", _stack(0.3, 3.5, 3.0, 40, _SYNCHRONOUS)),
+    "megatron-deepspeed-v100": ("Megatron-DeepSpeed 2021 on V100", _stack(0.3, 3.0, 2.0, 40)),
+    "llm-foundry-ampere": ("llm-foundry 2023, PyTorch FSDP, Triton attention on A100", _stack(0.5, 3.0, 1.0, 35)),
+    "llm-foundry-hopper": ("llm-foundry 2023, PyTorch FSDP, attention kernels not yet made for H100", _stack(0.32, 3.5, 1.0, 40)),
+    "torchtitan-compile": ("torchtitan 2024-25, FSDP2 with torch.compile", _stack(0.4, 3.0, 0.5, 20)),
+    "nemo-2024": ("NeMo 24.05-24.07, Transformer Engine, Megatron-Core", _stack(0.5, 3.0, 0.5, 40)),
+    "nemo-2025": ("NeMo 25.04 (dgxc-benchmarking), cuDNN attention", _stack(0.6, 2.5, 0.5, 30)),
+    "megatron-core-2024": ("Megatron-Core 0.8", _stack(0.4, 2.5, 0.5, 30)),
+    "megatron-core-b200": ("Megatron-Core on one B200 node, gradients in fp32 (SimuMax's runs)", _stack(0.4, 4.0, 1.0, 40)),
+    "megatron-bridge": ("Megatron-Bridge, dense models, fp8 by tensor scaling", _stack(0.6, 2.5, 0.3, 20)),
+    "megatron-bridge-mxfp8": ("Megatron-Bridge, dense models, block-scaled fp8: quantisation is one more pass over the bytes", _stack(0.6, 3.0, 0.3, 20)),
+    "megatron-bridge-nvfp4": ("Megatron-Bridge, dense models, nvfp4", _stack(0.6, 3.0, 0.3, 20)),
+    "megatron-bridge-25": ("Megatron-Bridge 25.x, MoE", _stack(0.5, 4.0, 2.0, 40, host_high=12.0)),
+    "megatron-bridge-26.02": ("Megatron-Bridge 26.02-26.04, MoE", _stack(0.5, 4.0, 1.0, 40, host_high=12.0)),
+    "megatron-bridge-26.06": ("Megatron-Bridge from 26.06 on, MoE: fused permutation and captured graphs", _stack(0.5, 3.0, 0.5, 30, host_high=12.0)),
+    "nemo-automodel": ("NeMo AutoModel 2026: FSDP2, DeepEP", _stack(0.4, 3.5, 1.0, 40)),
+    "nemo-2025-moe": ("NeMo 25.05 (dgxc-benchmarking), MoE", _stack(0.4, 4.0, 2.0, 40, host_high=12.0)),
+    "mlperf-nemo": ("NVIDIA's MLPerf 4.1 submission", _stack(0.6, 2.0, 0.3, 20)),
+    "maxtext": ("MaxText on TPU", _stack(0.4, 2.0, 0.1, 20)),
+}
+OVERLAPPING = ("nemo-2024", "nemo-2025", "megatron-core-2024", "megatron-core-b200", "megatron-bridge", "megatron-bridge-mxfp8", "megatron-bridge-nvfp4", "mlperf-nemo")
+"""Stacks that overlap tensor-parallel collectives with the GEMMs beside them."""
+
+GENERATIONS = {
+    "volta": ("v100", "v100-16gb"), "ampere": ("a100", "a100-40gb"), "hopper": ("h100", "h100-500w", "h800"),
+    "blackwell": ("b200", "b300", "gb200", "gb300"), "tpu": ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7x"),
+}
+
+
+def generation(accelerator):
+    """The generation of an accelerator; its own name where it has none."""
+    return next((name for name, members in GENERATIONS.items() if accelerator in members), accelerator)
+
+
+def by_dtype(quantity, value):
+    """A coefficient as a preset holds it: attention runs in 16 bits whatever the GEMMs do, so its share of an fp8 or fp4 peak is smaller."""
+    if quantity == "attention_efficiency":
+        return {"bf16": value, "fp8": value / 2, "fp4": value / 4, "tf32": min(2 * value, 1.0)}
+    return value
+
+
+class Network(NamedTuple):
+    """Where a fabric preset takes its numbers: (fabric, collective) of published curves for each, and the port where it is not the accelerator's."""
+
+    accelerator: str
+    inner_rate: tuple
+    inner_latency: tuple
+    outer: tuple
+    link_gbps: float = 0.0
+    note: str = ""
+
+
+_A100 = (("azure-ndmv4", "all_reduce"), ("azure-ndmv4", "all_reduce"))
+_HOPPER = (("dgx-h200", "all_gather"), ("dgx-h100", "all_reduce"))
+_BLACKWELL = (("dgx-b200", "all_gather"), ("dgx-h100", "all_reduce"))
+_PRIVATE = ("sophia", "all_gather")  # InfiniBand, a NIC for each GPU
+_SHARED = ("polaris", "all_gather")  # a NIC for two GPUs
+
+NETWORKS = {
+    "dgx-a100": Network("a100", *_A100, _PRIVATE),
+    "selene": Network("a100", *_A100, _PRIVATE, 0, "NVIDIA's DGX A100 SuperPOD, 8 x HDR200"),
+    "vtrain": Network("a100", *_A100, _SHARED, 100, "800 Gb/s per 8-GPU node (per the paper, unverified); two GPUs to a NIC assumed"),
+    "llm-foundry-a100": Network("a100", *_A100, _PRIVATE, 200, "RoCE, 1600 Gb/s per node"),
+    "jean-zay-a100": Network("a100", *_A100, _SHARED, 50, "four 100 Gb/s Omni-Path links for eight GPUs"),
+    "jean-zay-v100": Network("v100", *_A100, _SHARED, 100, "four-GPU nodes; Omni-Path rate not stated, one link per GPU assumed"),
+    "dgx-v100": Network("v100", *_A100, _SHARED, 50),
+    "llm-foundry-h100": Network("h100", *_HOPPER, _PRIVATE, 400),
+    "grand-teton": Network("h100", *_HOPPER, _PRIVATE, 400, "RoCE, 400 Gb/s per GPU"),
+    "eos": Network("h100", *_HOPPER, _PRIVATE, 400, "DGX H100 SuperPOD"),
+    "dgx-b200": Network("b200", *_BLACKWELL, _PRIVATE, 400),
+    "dgx-b300": Network("b300", *_BLACKWELL, _PRIVATE, 800),
+    "gb200-nvl72": Network("gb200", ("oci-gb200", "alltoall"), ("dgx-h100", "all_reduce"), _PRIVATE, 400),
+    "gb300-nvl72": Network("gb300", ("oci-gb300", "alltoall"), ("dgx-h100", "all_reduce"), _PRIVATE, 800),
+}
+"""Fabrics of the published training runs: none of them printed curves of its own, so each takes those of like hardware."""
