@@ -19,7 +19,7 @@ from .errors import SpecError, did_you_mean
 from .mesh import Axis, Input, Mesh
 
 PAIRS = (("gpus", "dp", "gpus = dp tp cp pp"), ("global_batch", "micro_batches", "global_batch = dp micro_batch micro_batches"))
-SHAPE = ("layers", "hidden", "ffn", "heads", "vocab")
+SHAPE = ("layers", "hidden", "heads")  # ffn, kv_heads, head_dim and vocab have defaults
 MACHINE = ("peak_tflops", "hbm_gb", "hbm_gbytes_per_s", "scaleup_domain", "scaleup_gbytes_per_s", "link_gbps")
 UNCALIBRATED = {"gemm_efficiency": 0.4, "gemm_half_flop": 0.0}
 """For an accelerator without calibrated coefficients beside one that has them: the default of `efficiency`."""

@@ -132,18 +132,18 @@ def test_written_out_beats_presets():
 def test_stack_beats_accelerator_and_fills_its_gaps(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "none"))
-    presets.write_preset("accelerator", "mine", {"gemm_efficiency": 0.7, "link_gbps": 100, "source": "here", "peak_tflops": 1,
-        "hbm_gb": 1, "hbm_gbytes_per_s": 1, "scaleup_domain": 8, "scaleup_gbytes_per_s": 1})  # fmt: skip
-    presets.write_preset("stack", "quick", {"gemm_efficiency": 0.9, "source": "here"})
-    presets.write_preset("stack", "plain", {"host_time_ms": 1, "source": "here"})
+    machine = {"peak_tflops": 1, "hbm_gb": 1, "hbm_gbytes_per_s": 1, "scaleup_domain": 8, "scaleup_gbytes_per_s": 1, "link_gbps": 100}
+    bare = {**machine, "source": "here"}
+    presets.write_presets("accelerator", {"mine": {**bare, "gemm_efficiency": 0.7}, "bare": bare})
+    presets.write_presets("stack", {"quick": {"gemm_efficiency": 0.9, "source": "here"}, "plain": {"host_time_ms": 1, "source": "here"}})
     mesh = spec({"stack": ["quick", "plain"]}, {"model": "llama-3-8b", "accelerator": "mine"}).mesh
     assert mesh.inputs["gemm_efficiency"].values.tolist() == [0.9, 0.7]
     assert mesh.inputs["host_time_ms"].values.tolist() == [0, 1], "the default where a preset lacks it"
-    mesh = spec({"accelerator": ["mine", "h100"]}, {"model": "llama-3-8b", "stack": "plain"}).mesh
-    assert mesh.inputs["gemm_efficiency"].values.tolist()[0] == 0.7
+    mesh = spec({"accelerator": ["mine", "bare"]}, {"model": "llama-3-8b", "stack": "plain"}).mesh
+    assert mesh.inputs["gemm_efficiency"].values.tolist() == [0.7, 0.4], "0.4 beside a calibrated one"
 
 
-def test_efficiency_stays_unset_without_calibration():
+def test_efficiency_stays_unset_unless_it_is_written():
     assert "efficiency" not in spec().mesh.inputs
 
 
@@ -294,7 +294,7 @@ def test_canonical_is_plain_json_and_the_hash_is_of_values():
 
 def test_a_preset_is_its_numbers():
     chip = presets.find("accelerator", "h100").numbers
-    written = {**{k: v for k, v in chip.items()}, "peak_tflops": 989}
+    written = {key: value["bf16"] if isinstance(value, dict) else value for key, value in chip.items()}
     assert spec(fixed=BASE).sha256 == spec(fixed={"model": "llama-3-70b", **written}).sha256
 
 
