@@ -15,7 +15,7 @@ run: .venv/installed
 	$(SWEEP) run configs/iso-line.yaml -o outputs/iso-line.zarr
 	$(SWEEP) map outputs/iso-line.zarr --x tokens_per_domain --y achieved_tflops --color required_link_gbps -o outputs/iso-line.png
 	$(SWEEP) map outputs/iso-line.zarr --x tokens_per_domain --y achieved_tflops --color required_link_gbps -o outputs/iso-line.pdf
-	$(SWEEP) answer outputs/why-400g.zarr
+	$(SWEEP) why outputs/why-400g.zarr
 
 test: .venv/installed-test
 	$(BIN)/python -m pytest -n 2
