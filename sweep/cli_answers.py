@@ -1,0 +1,66 @@
+"""The verbs that answer in words: explain (one point, worked), why (a stored sweep, generation by generation)."""
+
+import click
+
+from .console import cli, say, table_format
+from .errors import SpecError
+
+
+@cli.command()
+@click.argument("inputs", nargs=-1, required=True, metavar="NAME=VALUE...")
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(["text", "markdown", "latex", "json"]),
+    default="text",
+    show_default=True,
+    help="Of what goes to stdout.",
+)
+@click.option("--draw", metavar="FILE", help="The step's timeline as a .png, .svg or .pdf.")
+def explain(inputs, format, draw):
+    """The numbers of one point worked step by step, up to the required port and what would change it.
+
+    \b
+    Example:
+      sweep explain model=llama-3-70b accelerator=h100 tp=8 dp=128
+      sweep explain model=mixtral-8x7b accelerator=h100 ep=8 pp=4 dp=64 micro_batches=16 --format markdown
+      sweep explain model=llama-3-8b accelerator=h100 dp=64 zero_stage=3 --draw step.png
+    """
+    from . import explanations
+
+    said = explanations.explain(**_assignments("explain", inputs))
+    click.echo(said.render(format))
+    if draw:
+        said.draw(draw)
+        say(f"drawn: {draw}")
+
+
+@cli.command()
+@click.argument("store")
+@table_format()
+def why(store, format):
+    """Why about 400 Gb/s: the answer of a stored sweep, generation by generation, read back from it.
+
+    \b
+    Example:
+      sweep run why-400g
+      sweep why why-400g
+    """
+    from . import answers
+
+    click.echo(answers.answer(store).render(format))
+
+
+def _assignments(verb, words):
+    """name=value of a command line as a mapping, values in YAML."""
+    from .presets import parse_yaml
+
+    given = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals or not name:
+            raise SpecError(f"sweep {verb}: {word!r} has no '='. Write NAME=VALUE, such as accelerator=h100.")
+        if name in given:
+            raise SpecError(f"sweep {verb}: {name} is given twice. Keep one of the two.")
+        given[name] = parse_yaml(text, name)
+    return given
