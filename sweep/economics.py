@@ -26,7 +26,7 @@ SECONDS_PER_YEAR = 365.25 * 86400.0
 
 def best_ports(ds, flat=FLAT, at=None, allow=None):
     """The optimum of every combination of axes other than the port, as a Dataset on those axes."""
-    costs, _ = _costs(ds, at, allow)
+    costs, view = _costs(ds, at, allow)
     links = costs[LINK].values
     values = costs.values
     known = np.isfinite(values)
@@ -47,7 +47,16 @@ def best_ports(ds, flat=FLAT, at=None, allow=None):
         "flat_high_link_gbps": variable(links[high], "Gb/s", f"fastest port within {flat:.0%} of the least cost"),
         "usd_per_million_tokens": variable(least, "USD", "least cost of a million tokens"),
     }
-    return xr.Dataset(found, {name: coord for name, coord in costs.coords.items() if LINK not in coord.dims}, dict(ds.attrs))
+    more = {name: view[name] for name in view.data_vars if LINK not in view[name].dims and set(view[name].dims) <= set(dims)}
+    coords = {name: coord for name, coord in costs.coords.items() if LINK not in coord.dims}
+    return xr.Dataset(more | found, coords, dict(ds.attrs))
+
+
+def relative(ds, at=None, allow=None):
+    """The cost of a token at every port over the least of its combination: ``relative_cost``, for figures."""
+    costs, view = _costs(ds, at, allow)
+    shown = (costs / costs.min(LINK)).assign_attrs(units="1", long_name="cost of a token over the least")
+    return xr.Dataset({"relative_cost": shown}, attrs=dict(ds.attrs))
 
 
 def next_gbps(ds, at=None, allow=None):
@@ -81,7 +90,8 @@ def table(ds, flat=FLAT, at=None, allow=None):
     best = best_ports(ds, flat, at, allow)
     more = next_gbps(ds, at, allow)
     dims = list(best.cost_optimal_link_gbps.dims)
-    plain = best.drop_vars([name for name, coord in best.coords.items() if name not in dims])
+    found = ["cost_optimal_link_gbps", "flat_low_link_gbps", "flat_high_link_gbps", "usd_per_million_tokens"]
+    plain = best[found].drop_vars([name for name in best.coords if name not in dims])
     frame = plain.to_dataframe(dim_order=dims) if dims else plain.expand_dims(_=[0]).to_dataframe()
     slower = more[LINK].values
     place = np.searchsorted(slower, np.asarray(best.cost_optimal_link_gbps.values, float).ravel())
@@ -89,7 +99,7 @@ def table(ds, flat=FLAT, at=None, allow=None):
     for name in ("worth_usd_per_gbps", "price_usd_per_gbps"):
         values = more[name].transpose(*dims, LINK).values.reshape(-1, len(slower))
         frame[name] = values[np.arange(len(place)), place]
-    frame = frame.reset_index()[[*dims, *best.data_vars, "worth_usd_per_gbps", "price_usd_per_gbps"]]
+    frame = frame.reset_index()[[*dims, *found, "worth_usd_per_gbps", "price_usd_per_gbps"]]
     return frame[frame.cost_optimal_link_gbps.notna()].reset_index(drop=True)
 
 
