@@ -26,7 +26,6 @@ _HOME = {
     "draw_grid": "barplots",
     "draw_breakdown": "barplots",
     "draw_requirements": "barplots",
-    "draw_timeline": "barplots",
     "gallery": "galleries",
     "export": "exports",
     "explain": "explanations",

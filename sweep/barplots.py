@@ -1,8 +1,7 @@
-"""Bars and cells: the number of every layout, where a step's time and memory go, which dimension asks for the port, one step's timeline."""
+"""Bars and cells: the number of every layout, where a step's time and memory go, which dimension asks for the port."""
 
 import matplotlib
 import numpy as np
-from matplotlib.patches import Patch
 
 from . import drawings, selections
 from .drawings import BANDS, INK, MUTED, PORTS
@@ -154,64 +153,6 @@ def draw_requirements(ds, at=None, path=None, *, facet=None, allow=None, width="
                 area.spines[side].set_visible(False)
         areas[-1].set_xlabel("required port (Gb/s)")
     return _finish(figure, text, view, "requirements", at, path, [*names.values(), "status"], facet=facet)
-
-
-def draw_timeline(ds, at=None, path=None, *, allow=None, width="page", caption="below"):
-    """One step: the last micro-batch's forward and backward, and the gradient reduction under it, bucket by bucket.
-
-    Drawn for one point from its stored times.  Exposed communication of the other dimensions is part of forward and
-    backward, half in each.  Buckets are equal, as many as leave the exposed time that the model gives (at most 24 are drawn).
-    """
-    view = selections.select(ds, at)
-    need = ("forward_time_s", "backward_time_s", "dp_comm_time_s", "exposed_dp_s", "optimizer_time_s")
-    missing = [name for name in need if name not in view.variables]
-    if missing:
-        raise SweepError(f"a timeline needs {', '.join(missing)}. Add them to outputs: of the config, or draw from sweep.evaluate.")
-    forward, backward, comm, exposed, update = (float(selections.plane(view, name, (), name, allow)) for name in need)
-    if not np.isfinite([forward, backward, comm, exposed]).all():
-        raise SweepError("a timeline needs a point that runs: this one has no finite times. Choose another with at, or allow its reason.")
-    other = [name for name in ("exposed_tp_s", "exposed_cp_s", "exposed_ep_s") if name in view.variables]
-    steps = float(selections.plane(view, "micro_batches", (), "micro_batches", allow)) if "micro_batches" in view.variables else 1.0
-    inside = sum(float(selections.plane(view, name, (), name, allow)) for name in other) / 2 / max(steps, 1.0)
-    forward, backward = forward + inside, backward + inside
-    spans = _reduction(forward, backward, comm, exposed)
-    end = forward + backward + exposed
-    text = f"The last micro-batch of a step: forward, backward, and the gradient reduction bucket by bucket; "
-    text += f"{exposed:.3g} s of {comm:.3g} s stay exposed. {_context(view, at)}"
-    with matplotlib.rc_context(drawings.STYLE):
-        figure = drawings.new_figure(width, 1.15, text if caption == "below" else "")
-        axes = figure.subplots()
-        bars = [(0, forward, "#8fa8c4", "forward"), (forward, backward, "#2b4c7e", "backward"), (end, update if np.isfinite(update) else 0, "#9a9a9a", "update")]
-        for start, length, color, word in bars:
-            axes.barh(1, length, 0.6, start, color=color, edgecolor=INK, linewidth=0.4)
-            if length > 0.06 * (end + update):
-                axes.text(start + length / 2, 1, word, ha="center", va="center", fontsize=7, color="white" if color == "#2b4c7e" else INK)
-        for start, length in spans:
-            axes.barh(0, length, 0.6, start, color="#D55E00", edgecolor="white", linewidth=0.5, hatch="\\\\\\\\")
-        if exposed > 0:
-            axes.axvspan(forward + backward, end, color="#f3d9c8", zorder=0, linewidth=0)
-            if exposed > 0.06 * (end + update):
-                axes.text(end - exposed / 2, 1, "exposed", ha="center", va="center", fontsize=7, color=INK)
-        axes.set_yticks([1, 0], ["compute", "network"])
-        axes.set_xlim(0, None)
-        axes.set_xlabel("time (s)")
-        axes.tick_params(axis="y", length=0)
-        for side in ("top", "right", "left"):
-            axes.spines[side].set_visible(False)
-    return _finish(figure, text, view, "timeline", at, path, need)
-
-
-def _reduction(forward, backward, comm, exposed):
-    """(start, length) of equal buckets: back to back where the network is the slower, else each as its gradients are ready."""
-    if comm <= 0:
-        return []
-    end = forward + backward + exposed
-    if comm >= backward:  # exposed = K c - (K - 1) b
-        spare = exposed + backward - comm
-        count = int(np.clip(round(backward / spare) if spare > 0 else 24, 1, 24))
-        return [(end - comm + index * comm / count, comm / count) for index in range(count)]
-    count = int(np.clip(round(comm / exposed) if exposed > 0 else 24, 1, 24))  # exposed = c
-    return [(forward + backward * (index + 1) / count + exposed - comm / count, comm / count) for index in range(count)]
 
 
 def _labels(view, axis):

@@ -115,12 +115,9 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
         facet = next((dim for dim in worded if view.sizes[dim] <= 6), None)
         return barplots.draw_requirements(view, {dim: usual(view, dim) for dim in view.dims if dim != facet}, facet=facet, **options)
 
-    def timeline():
-        return barplots.draw_timeline(view, {dim: usual(view, dim) for dim in view.dims}, **options)
-
     for name, draw in (
         ("map", headline), ("lines", lines), ("scaling", scaling), ("grid", grid), ("distribution", distribution),
-        ("breakdown", breakdown), ("requirements", requirements), ("timeline", timeline),
+        ("breakdown", breakdown), ("requirements", requirements),
     ):  # fmt: skip
         try:
             yield name, draw()

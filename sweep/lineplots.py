@@ -91,7 +91,6 @@ def draw_busbw(ds, at=None, path=None, *, size="size_bytes", y="busbw_gbytes_per
                 axes.plot(view[size].values, points[index], marker, color=color, ms=2.8, linestyle="none")
         drawings.set_axis(axes, "x", view, size, view[size].values)
         _vertical(axes, view, y, values)
-        axes.set_ylim(bottom=0)
         if len(keys) > 1:
             axes.legend(loc="best")
     return _finish(figure, text, view, "busbw", at, path, [y] + [measured] * bool(measured), x=size, y=y)

@@ -184,6 +184,10 @@ class _Paint:
         low, high = np.log2(self.levels[[0, -1]])
         return np.clip(result, low - 8, high + 8)
 
+    def value(self, height):
+        """The level at a height."""
+        return float(f"{2.0**height:.10g}") if self.log else float(height)
+
     def color(self, value):
         """The colour of the band that ``value`` closes: a port of 400 has the band from 200 to 400."""
         return self.bands[int(np.searchsorted(self.levels, value * (1 - 1e-9)))]
@@ -218,15 +222,20 @@ def _draw_panel(axes, view, grid, x, y, paint, dashed):
     levels = np.log2(paint.levels) if paint.log else paint.levels
     bounds = [min(low, levels[0] - 1), *levels, max(high, levels[-1] + 1)]
     axes.contourf(grid.x, grid.y, height, bounds, colors=paint.bands)
-    lines = axes.contour(grid.x, grid.y, height, levels, colors=INK, linewidths=0.6)
-    axes.contour(grid.x, grid.y, height, levels, colors=INK, linewidths=0.0)  # keeps limits when all levels are outside
+    lines = _contour(axes, grid, height, levels, colors=INK, linewidths=0.6)
     if dashed is not None:
         second = np.ma.masked_invalid(paint.height(dashed.values))
-        axes.contour(grid.x, grid.y, second, levels, colors="#8c1c13", linewidths=0.8, linestyles=[(0, (4, 2))])
+        _contour(axes, grid, second, levels, colors="#8c1c13", linewidths=0.8, linestyles=[(0, (4, 2))])
     if grid.invalid.any():
         axes.contourf(grid.x, grid.y, grid.invalid.astype(float), [0.5, 1.5], colors="none", hatches=["/////"])
         axes.contour(grid.x, grid.y, grid.invalid.astype(float), [0.5], colors=INK, linewidths=0.5)
     return lines
+
+
+def _contour(axes, grid, height, levels, **style):
+    """Contour lines at those levels that the data reach; None where it reaches none."""
+    levels = [level for level in levels if height.min() < level < height.max()]
+    return axes.contour(grid.x, grid.y, height, levels, **style) if len(levels) else None
 
 
 def _cells(axes, grid, paint):
@@ -326,7 +335,7 @@ def _label_lines(axes, lines, paint, taken):
         best = int(np.argmax(room))
         taken.append(places[best])
         axes.clabel(
-            lines, [lines.levels[index]], manual=[tuple(vertices[best])], fmt=lambda _, i=index: drawings.short(paint.levels[i]),
+            lines, [lines.levels[index]], manual=[tuple(vertices[best])], fmt=lambda level: drawings.short(paint.value(level)),
             fontsize=6.8, inline_spacing=2, colors=INK,
         )
     for text in axes.texts:
