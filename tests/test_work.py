@@ -212,3 +212,39 @@ def test_open_mesh_equals_points_and_does_not_widen():
     assert of.head_params.shape == (3, 2, 1, 2, 1, 1)
     assert of.block_flop.shape == (3, 1, 1, 1, 2, 1)
     assert of.hardware_flop.shape == (3, 1, 1, 1, 2, 3)
+
+
+def test_multiplications_of_latent_attention_and_experts():
+    """DeepSeek-V3 by hand on tp 2, ep 4: rows per token, inputs and outputs on this GPU, matrices held, share of the blocks."""
+    x = point(**DEEPSEEK_V3, tp=2, ep=4)
+    of = work(x)
+    moe, tp = 58 / 61, 2
+    expected = [
+        (0.5, 7168, 1536, 1, 1),  # queries down: whole, on the tokens of the sequence shard
+        (1, 1536, 128 * 192 / tp, 1, 1),
+        (0.5, 7168, 512 + 64, 1, 1),  # keys and values down
+        (1, 512, 128 * 256 / tp, 1, 1),
+        (1, 128 * 128 / tp, 7168, 1, 1),
+        (1, 7168, 2 * 18432 / tp, 1, 1 - moe),
+        (1, 18432 / tp, 7168, 1, 1 - moe),
+        (0.5, 7168, 256, 1, moe),
+        (8 / tp, 7168, 2 * 2048, 256 / 4, moe),
+        (8 / tp, 2048, 7168, 256 / 4, moe),
+        (1, 7168, 2 * 2048 / tp, 1, moe),
+        (1, 2048 / tp, 7168, 1, moe),
+    ]
+    assert len(of.gemms) == len(expected)
+    for gemm, (rows, inputs, outputs, copies, share) in zip(of.gemms, expected, strict=True):
+        by_hand = (share, 2 * rows * inputs * outputs, copies * inputs * outputs, rows * (inputs + outputs))
+        assert tuple(gemm) == pytest.approx(by_hand, rel=1e-13)
+    assert of.attention_flop == 2 * 8192 * 128 * (192 + 128) / 2
+    assert of.expert_flop == pytest.approx(moe * 2 * 8 * 3 * 7168 * 2048)
+    assert of.head_gemm == (1, 2 * 7168 * 129280 / 2, 7168 * 129280 / 2, 7168 + 129280 / 2)
+
+
+def test_uncompressed_queries():
+    """DeepSeek-V2-Lite has no query rank: one matrix h x a (d + d_r), and no more norm."""
+    lite, compressed = work(point(**(DEEPSEEK_V3 | dict(q_lora_rank=0)))), work(point(**DEEPSEEK_V3))
+    assert compressed.block_params - lite.block_params == 7168 * 1536 + 1536 * 128 * 192 + 1536 - 7168 * 128 * 192
+    assert lite.gemms[0][:3] == (1, 2 * 7168 * 128 * 192, 7168 * 128 * 192)
+    assert len(lite.gemms) == len(compressed.gemms) - 1
