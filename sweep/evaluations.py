@@ -34,8 +34,7 @@ def dataset(spec, values):
     """Values (name -> (dims, array)) with the labels, units and words that a stored sweep has."""
     import xarray as xr
 
-    from .store import describe
-
+    describe = provenance.describe
     coords = {}
     for axis in spec.mesh.axes:
         coords[axis.name] = (axis.name, axis.labels, {"units": axis.units, "long_name": axis.long_name or axis.name})

@@ -16,11 +16,14 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import disk, journal, provenance, store
+from . import disk, journal, provenance, store, swaps
 from ._kernels import quantities
+from .chunks import BlockWriter
+from .cuts import rearranged
 from .errors import PlanError, StoreError
 from .locks import Lock
 from .plan import IN_FLIGHT, Plan, si
+from .reductions import PARTIAL, Task
 from .stages import Stages, double_precision
 
 WRITERS = 2  # threads that fetch and write; compression runs outside of Python's lock
@@ -57,8 +60,8 @@ def run(spec, path=None, *, part=None, extend=False, overwrite=False, progress=N
     each block.  Returns a Result; raises PlanError or StoreError, before anything is computed, where it cannot work.
     """
     path = str(path or spec.store.get("path") or default_path(spec))
-    store.finish_swap(path)
-    target = str(store.replacement(path)) if overwrite else path
+    swaps.finish_swap(path)
+    target = str(swaps.replacement(path)) if overwrite else path
     plan, notes = _prepare(spec, target, extend)
     name = "all" if part is None else f"{part[0]}-of-{part[1]}"
     try:
@@ -68,7 +71,7 @@ def run(spec, path=None, *, part=None, extend=False, overwrite=False, progress=N
     except OSError as error:
         raise disk.explained(error, target) from error
     if overwrite and result.complete:
-        store.swap(target, path)
+        swaps.swap(target, path)
         result = result._replace(path=path)
     return result
 
@@ -111,19 +114,16 @@ class Runner:
     """Evaluates and writes single blocks of a store: dispatch returns at once, finish waits and writes."""
 
     def __init__(self, path, plan, outputs=None):
-        self.plan, self.store = plan, store.Store(path, plan)
-        stored = (plan.spec.store or {}).get("dtype", "float32")
+        self.plan, self.writer = plan, BlockWriter(path, plan, store.root(path)["attributes"])
         self.variables = tuple(v for v in plan.variables if outputs is None or v.name in outputs)
         names = plan.reduction.outputs if plan.reduction else tuple(v.name for v in self.variables)
-        self.stages = Stages(plan.mesh, names, plan.tile, plan.spec.precision, stored)
-        self.task = plan.reduction.task(plan, self.stages) if plan.reduction else None
+        self.stages = Stages(plan.mesh, names, plan.tile, plan.spec.precision)
+        self.task = Task(plan, self.stages) if plan.reduction else None
 
     def dispatch(self, index):
         """Start the evaluation of a block: variable -> array on the device, on its way to the host; None if nothing is to be evaluated."""
-        if not self.plan.is_included(index):
+        if self.task is not None or not self.plan.is_included(index):
             return None
-        if self.task is not None:
-            return self.task.dispatch(index)
         outputs = self.stages(self.plan.chunk(index).start)
         started = {variable: outputs[variable.name] for variable in self._owned(index)}
         for value in started.values():
@@ -134,7 +134,7 @@ class Runner:
         """Wait for a block, write it: (Record, files to be made durable)."""
         chunk = self.plan.chunk(index)
         if self.task is not None:
-            arrays, ok = self.task.finish(index, started)
+            arrays, ok = self._reduced(index)
         elif started is None:
             arrays = {v: np.full(self.plan.cut_shape(v, chunk), quantities.EXCLUDED, "u1") for v in self._owned(index)}
             ok = 0
@@ -142,8 +142,16 @@ class Runner:
             with double_precision():
                 arrays = {v: self._cut(v, np.asarray(value), chunk) for v, value in started.items()}
             ok = sum(self._count_ok(chunk, values) for v, values in arrays.items() if v.name == "status")
-        files, zones = self.store.write(index, arrays)
+        files, zones = self.writer.write(index, arrays)
         return journal.Record(index, chunk.shape, zones, ok), files
+
+    def _reduced(self, index):
+        """The partial arrays of a reduction's task."""
+        found, ok = self.task.run(index)
+        values = {}
+        for name, entry in found.items():
+            values |= self.plan.reduction.take_apart(name, entry, self.plan)
+        return {v: values[v.name.removeprefix(PARTIAL)] for v in self.variables}, ok
 
     def _owned(self, index):
         return [v for v in self.plan.owners(index) if v in self.variables]
@@ -194,8 +202,6 @@ def _prepare(spec, path, extend):
 
 def _grown(path, spec):
     """The plan of ``spec`` over a store's labels in their order, followed by the new ones."""
-    from .plan import rearranged
-
     orders = {}
     for axis in spec.mesh.axes:
         place = {label: k for k, label in enumerate(axis.labels.tolist())}

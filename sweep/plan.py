@@ -11,15 +11,14 @@ Everything here is arithmetic on shapes; the axes of each output come from an ab
 """
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
 
 from . import expressions
-from ._kernels import quantities
-from .errors import PlanError, did_you_mean
+from .cuts import cut, first_along
 from .stages import Stages, dtype_of
 
 BLOCK_POINTS = 2**20
@@ -74,26 +73,25 @@ class Plan:
         mesh = mesh or spec.mesh
         options = spec.store or {}
         points = int(options.get("block_points", BLOCK_POINTS))
-        stored = options.get("dtype", "float32")
         if spec.reduce:
             from .reductions import Reduction
 
-            reduction = Reduction.of(spec, mesh)
-            leaves = Stages(mesh, reduction.outputs, mesh.shape, spec.precision, stored).leaves
-            tile = _cut(mesh, leaves, points, whole=reduction.over)
+            reduction = Reduction(spec.reduce, mesh, spec.allow)
+            leaves = Stages(mesh, reduction.outputs, mesh.shape, spec.precision).leaves
+            tile = cut(mesh, leaves, points)
             block = tuple(block) if block else reduction.block(mesh, tile)
             tile = tuple(map(min, tile, block))
             return cls(spec, mesh, block, tile, reduction.partials(mesh.dims), leaves, reduction, order)
         names = tuple(dict.fromkeys((*spec.outputs, "status")))
-        leaves = Stages(mesh, names, mesh.shape, spec.precision, stored).leaves
-        block = tuple(block) if block else _cut(mesh, leaves, points)
+        leaves = Stages(mesh, names, mesh.shape, spec.precision).leaves
+        block = tuple(block) if block else cut(mesh, leaves, points)
         where = set(_where_dims(spec, mesh))
         variables = []
         for name in names:
             dims = leaves["report"][name].dims
             if name == "status":
                 dims = tuple(dim for dim in mesh.dims if dim in where or dim in dims)
-            variables.append(Variable(name, dims, *dtype_of(name, stored)))
+            variables.append(Variable(name, dims, *dtype_of(name)))
         return cls(spec, mesh, block, block, tuple(variables), leaves, None, order)
 
     # -- shape ----------------------------------------------------------------------------------------------------------
@@ -197,7 +195,7 @@ class Plan:
         if variable.name == "status" and self.reduction is None:
             owned = np.ones((1,) * len(self.dims), bool)
         else:
-            owned = _first(self.included, missing)
+            owned = first_along(self.included, missing)
         for k in missing:
             if owned.shape[k] == 1:
                 first = np.arange(self.grid[k]).reshape([-1 if a == k else 1 for a in range(len(self.dims))]) == 0
@@ -321,23 +319,6 @@ def si(number, unit="B"):
     return f"{number:.3g} {prefix}{unit}"
 
 
-def rearranged(mesh, orders):
-    """The mesh with the labels of its axes in another order: axis name -> indices into the labels it has now."""
-    axes = tuple(
-        replace(axis, labels=axis.labels[order], columns={k: c[order] for k, c in axis.columns.items()})
-        for axis in mesh.axes
-        for order in [orders.get(axis.name, slice(None))]
-    )
-    inputs = {}
-    for name, entry in mesh.inputs.items():
-        values = entry.values
-        for k, dim in enumerate(entry.dims):
-            if dim in orders:
-                values = np.take(values, orders[dim], axis=k)
-        inputs[name] = replace(entry, values=values)
-    return replace(mesh, axes=axes, inputs=inputs)
-
-
 def _where(spec, mesh):
     if not spec.where:
         return None
@@ -353,49 +334,3 @@ def _where_dims(spec, mesh):
     pair = mesh.environment((0,) * len(mesh.axes), (2,) * len(mesh.axes))
     shapes = [np.shape(pair[name]) for name in expression.names]
     return tuple(dim for k, dim in enumerate(mesh.dims) if any(shape and shape[k] > 1 for shape in shapes))
-
-
-def _first(included, missing):
-    """True where a block is the first included one along its ``missing`` axes, in C order."""
-    missing = [k for k in missing if included.shape[k] > 1]
-    if not missing:
-        return included
-    kept = [k for k in range(included.ndim) if k not in missing]
-    turned = included.transpose(kept + missing)
-    flat = turned.reshape(math.prod(included.shape[k] for k in kept), -1)
-    first = np.zeros_like(flat)
-    rows = np.arange(len(flat))
-    first[rows, flat.argmax(axis=1)] = flat.any(axis=1)
-    return first.reshape(turned.shape).transpose(np.argsort(kept + missing))
-
-
-def _cut(mesh, leaves, points, whole=()):
-    """The lengths of a block: about ``points`` points, the least used axis and those in ``whole`` kept whole if they fit."""
-    used = {dim: 0 for dim in mesh.dims}
-    for stage in ("prepare", "combine"):
-        for leaf in leaves[stage]:
-            for dim in leaf.dims:
-                used[dim] += 1
-    sizes = dict(zip(mesh.dims, mesh.shape))
-    lengths, left = dict(sizes), max(1, points)
-    least = min([count for count in used.values() if count] or [0])
-    first = [dim for dim in mesh.dims if dim in whole] or [dim for dim in mesh.dims if used[dim] == least]
-    keep = []
-    for dim in first:
-        if sizes[dim] <= (left if dim in whole else math.isqrt(points)):
-            keep.append(dim)
-            left //= sizes[dim]
-    pieces = {dim: 1 for dim in mesh.dims if dim not in keep}
-    while math.prod(lengths.values()) > points and pieces:
-        longest = max(pieces, key=lambda dim: lengths[dim])
-        if lengths[longest] == 1:
-            break
-        surplus = math.prod(lengths.values()) / points
-        pieces[longest] = max(pieces[longest] + 1, int(pieces[longest] * min(surplus, 1.02)))
-        lengths[longest] = -(-sizes[longest] // pieces[longest])
-    return tuple(lengths[dim] for dim in mesh.dims)
-
-
-def unknown(name, place):
-    """The error of an output that does not exist."""
-    return PlanError(f"{place}: {name!r} is no output. {did_you_mean(name, quantities.OUTPUTS)}")

@@ -81,9 +81,43 @@ def model_sha256():
     return digest.hexdigest()
 
 
+def describe(name):
+    """The attributes of an output's variable."""
+    row = quantities.OUTPUTS.get(name)
+    if row is None:
+        return {}
+    about = {"units": row.unit, "long_name": row.long_name}
+    if row.symbol:
+        about["symbol"] = row.symbol
+    if name != "status":
+        about["ancillary_variables"] = "status"
+    if row.kind == "category":
+        flags = dict(enumerate(row.choices))
+        if name == "status":
+            flags[quantities.EXCLUDED] = "excluded"
+        about["flag_values"], about["flag_meanings"] = list(flags), " ".join(flags.values())
+    return about
+
+
+def describe_product(variable, name, plan):
+    """The attributes of a reduction's variable that was made of output ``name``."""
+    row, reduction = quantities.OUTPUTS[name], plan.reduction
+    over = ", ".join(reduction.over)
+    if variable == f"best_{name}":
+        way = "largest" if reduction.signs[name] < 0 else "smallest"
+        return {"units": row.unit, "long_name": f"{way} {row.long_name} over {over}", "symbol": row.symbol}
+    if variable.startswith("best_"):
+        return {"units": "1", "long_name": f"position of the winner on {variable.removeprefix(f'best_{name}_')}", "position_on": variable.removeprefix(f"best_{name}_")}
+    if variable.startswith("count_"):
+        return {"units": "1", "long_name": f"candidates for {row.long_name} over {over}"}
+    if variable.startswith("histogram_"):
+        return {"units": "1", "long_name": f"candidates by {row.long_name}, in bins of {row.unit}"}
+    return {"units": row.unit, "long_name": f"quantile of {row.long_name} over {over}", "relative_error_bound": 1 / 64}
+
+
 def differences(attrs, spec):
     """How a stored sweep differs from a spec, one phrase each: by axis, constant, key, and version of the model."""
-    return [*_spec_differences(json.loads(attrs["spec"]), spec.canonical()), *model_differences(attrs)]
+    return [*_spec_differences(json.loads(attrs["spec"]), json.loads(canonical_json(spec))), *model_differences(attrs)]
 
 
 def model_differences(attrs):
@@ -96,7 +130,7 @@ def model_differences(attrs):
 
 def obstacles(attrs, spec):
     """Why a store cannot be extended to a spec: the differences other than labels and outputs that are only new."""
-    stored, wanted = json.loads(attrs["spec"]), spec.canonical()
+    stored, wanted = json.loads(attrs["spec"]), json.loads(canonical_json(spec))
     found = [
         f"axis {name}: {_shown(sorted(map(str, gone)))} of the store is missing in the config"
         for name, axis in stored["axes"].items()
@@ -134,10 +168,12 @@ def thaw(attrs, axes):
         quantity = quantities.INPUTS.get(name)
         units, long_name = (quantity.unit, quantity.long_name) if quantity else ("1", name)
         columns = {key: column[order] for key, column in columns.items()}
-        mesh_axes.append(Axis(name, labels[order], units, long_name, columns))
+        own = [_plain(label) for label in entry["labels"]]
+        own = np.array(own, dtype=object if any(isinstance(label, str) for label in own) else None)
+        mesh_axes.append(Axis(name, own, units, long_name, columns))
     reduce = content["reduce"] and _tuples(content["reduce"])
     spec = Spec(
-        content["title"], {}, {}, content["where"], tuple(content["allow"]), tuple(content["outputs"]), reduce,
+        content["title"], {}, dict(content.get("presets", {})), content["where"], tuple(content["allow"]), tuple(content["outputs"]), reduce,
         json.loads(attrs.get("store_options", "{}")), content["precision"],
     )  # fmt: skip
     spec.__dict__["mesh"] = Mesh(tuple(mesh_axes), inputs)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from . import axes as axes_module
-from . import presets, values
+from . import presets, rules, values
 from ._kernels import quantities
 from .errors import SpecError, did_you_mean, listed
 
@@ -27,7 +27,7 @@ DEFAULT_OUTPUTS = ("step_time_s", "exposed_fraction", "required_link_gbps", "bin
 class Spec:
     """A checked config.  ``axes`` and ``fixed`` are as written; ``mesh`` is what they mean.
 
-    ``outputs`` always ends with ``status``.  ``reduce`` is None or the mapping as written, ``over`` a list of axes.
+    ``outputs`` always ends with ``status``.  ``reduce`` is None or a rule checked by rules.py.
     ``source`` is the file it came from, or "".
     """
 
@@ -74,7 +74,7 @@ class Spec:
             fixed=dict(sections["fixed"]),
             where=_where(content.get("where"), mesh, at("where", "")),
             allow=_allow(content.get("allow"), at("allow", "")),
-            reduce=_reduce(content.get("reduce"), mesh, at),
+            reduce=rules.check(content.get("reduce"), mesh, at),
             outputs=_outputs(content, mesh, at("outputs", "")),
             store=_store(sections["store"], at),
             precision=_precision(content.get("precision"), at("precision", "")),
@@ -98,7 +98,7 @@ class Spec:
         """The config as a mapping that ``from_dict`` takes."""
         content = {"title": self.title, "axes": self.axes or None, "fixed": self.fixed, "where": self.where}
         content |= {"allow": list(self.allow), "outputs": [name for name in self.outputs if name != "status"]}
-        content["reduce"] = self.reduce
+        content["reduce"] = self.reduce and rules.written(self.reduce)
         return {k: v for k, v in {**content, "store": self.store, "precision": self.precision}.items() if v}
 
     def with_set(self, assignment):
@@ -207,20 +207,6 @@ def _outputs(content, mesh, place):
             raise SpecError(f"{place}: {name!r} is no output. {did_you_mean(name, quantities.OUTPUTS)}")
     taken = {column for axis in mesh.axes for column in (axis.name, *axis.columns)}
     return tuple(dict.fromkeys(n for n in names if n != "status" and n not in taken)) + ("status",)
-
-
-def _reduce(rule, mesh, at):
-    """The axes that a reduction names; what it keeps of them is read where reductions are made."""
-    if rule is None:
-        return None
-    if not isinstance(rule, dict) or "over" not in rule:
-        raise SpecError(f"{at('reduce', '')}: names no axes. Write {{minimize: step_time_s, over: [tp, pp]}}.")
-    over = values.sequence(rule["over"], at("reduce", "over"))
-    for name in over:
-        if name not in mesh.dims:
-            raise SpecError(f"{at('reduce', 'over')}: {name!r} is no axis. {did_you_mean(name, mesh.dims)}")
-    values.distinct(over, at("reduce", "over"))
-    return {**rule, "over": list(over)}
 
 
 def _store(section, at):

@@ -10,6 +10,8 @@ fold while tracing; what a stage hands on as a plain number stays one in the nex
 setting is never touched, and outside of it float64 falls to float32 without a word.
 """
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import NamedTuple
 
@@ -46,13 +48,14 @@ class Stages:
         first = mesh.block((0,) * len(shape), self.shape)._asdict()
         self._fixed = {name: value for name, value in first.items() if not isinstance(value, np.ndarray)}
         self._names = tuple(name for name in first if name not in self._fixed)
+        self._executables, self._lock = None, threading.Lock()
         self._cut = {}  # stage -> how its plain numbers and traced arrays make its result again
 
     def __call__(self, start):
         """The outputs of the block that starts at ``start``: name -> array on the device, perhaps not yet computed."""
         with double_precision():
             arrays = self.arrays(start)
-            prepare, combine, report = self._jits
+            prepare, combine, report = self._compiled()
             parts = prepare(arrays)
             core = combine(arrays, parts)
             return report(arrays, parts, core)
@@ -85,11 +88,19 @@ class Stages:
             "report": {name: leaf(value) for name, value in report.items()},
         }
 
-    @cached_property
-    def _jits(self):
-        import jax
+    def _compiled(self):
+        """The three stages, traced in order and compiled side by side, once."""
+        with self._lock:
+            if self._executables is None:
+                import jax
 
-        return jax.jit(self._prepare), jax.jit(self._combine), jax.jit(self._report)
+                arrays = self.arrays((0,) * len(self.shape))
+                prepare = jax.jit(self._prepare).lower(arrays)
+                combine = jax.jit(self._combine).lower(arrays, prepare.out_info)
+                report = jax.jit(self._report).lower(arrays, prepare.out_info, combine.out_info)
+                with ThreadPoolExecutor(2) as pool:
+                    self._executables = tuple(pool.map(lambda stage: stage.compile(), (prepare, combine, report)))
+        return self._executables
 
     def _cast(self, values):
         if self.precision == "float32" and values.dtype == np.float64:

@@ -7,28 +7,25 @@
 The root's zarr.json is the commit point of every change of structure: it is replaced last and atomically, by ``commit``, so
 that a reader sees the old structure or the new one.  A template is built beside and renamed into place.
 
-Blocks are written by index, never by slice: concurrent writes that are not aligned with chunks lose data without a word, and an
-index cannot be misaligned.  A chunk is encoded here (blosc and crc32c as the metadata say; half the processor time of zarr's
-own pipeline) and appears whole or not at all.
+Chunks are written by chunks.py.
 """
 
 import contextlib
 import json
 import os
 import shutil
-import threading
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from . import disk, journal, provenance
+from . import disk, provenance, swaps
 from ._kernels import quantities
+from .chunks import CODECS, DEFAULT_CODEC, read_chunk, write_chunk
+from .cuts import rearranged
 from .errors import StoreError
-from .plan import Plan, rearranged
-
-CODECS = {"lz4": ("lz4", 5), "zstd": ("zstd", 3), "none": None}
-DEFAULT_CODEC = "lz4"
+from .plan import Plan
+from .reductions import PARTIAL
 
 
 # -- reading -----------------------------------------------------------------------------------------------------------
@@ -51,7 +48,12 @@ def open_store(path):
     words = {name: array.astype(object) for name, array in ds.coords.items() if array.dtype.kind not in "fiub"}
     ds = ds.assign_coords({name: (array.dims, array.values, array.attrs) for name, array in words.items()})
     unsorted = [n for n in ds.dims if n in ds.coords and ds[n].dtype.kind in "fi" and np.any(np.diff(ds[n].values) < 0)]
-    ds = ds.isel({name: np.argsort(ds[name].values, kind="stable") for name in unsorted})
+    orders = {name: np.argsort(ds[name].values, kind="stable") for name in unsorted}
+    ds = ds.isel(orders)
+    for name, positions in ds.data_vars.items():  # a winner's position, on an axis that has just been sorted
+        if positions.attrs.get("position_on") in orders:
+            places = np.append(np.argsort(orders[positions.attrs["position_on"]]), -1).astype("i4")
+            ds[name] = positions.copy(data=places[positions.values])
     ds.encoding["source"] = str(place)
     if not unsorted:  # the zone maps are of chunks as they lie in the store
         ds.encoding["zones"] = partial(zone_maps, place)
@@ -66,7 +68,7 @@ def find(path):
     for name in (text, f"{text}.zarr"):
         if (Path("outputs") / name).exists():
             return str(Path("outputs") / name)
-    finish_swap(text)
+    swaps.finish_swap(text)
     if Path(text).exists():
         return text
     raise StoreError(f"{text}: there is no such store. Type: sweep run CONFIG -o {text}.")
@@ -95,7 +97,7 @@ def array(path, name):
     import zarr
 
     try:
-        return np.asarray(zarr.open_array(str(path), path=name, mode="r")[...])
+        return np.asarray(zarr.open_group(str(path), mode="r", use_consolidated=True)[name][...])
     except Exception as error:
         raise StoreError(f"{path}: {name} cannot be read ({error}). Type: sweep check {path}.") from None
 
@@ -200,7 +202,7 @@ def extend(path, plan, device=""):
                     disk.remove(own)
                 if is_label:
                     shutil.copytree(scratch / name / "c", own / "c", dirs_exist_ok=True)
-                if name.startswith("_sweep/"):
+                if name.startswith(("_sweep/zones/", "_sweep/done")):
                     disk.remove(own / "c")
             disk.write(path / name / "zarr.json", json.dumps(entry, indent=1).encode())
             changed[name] = entry
@@ -214,12 +216,11 @@ def extend(path, plan, device=""):
 
 def close(path, plan, state):
     """Make ``done`` and the zone maps from the journal, combine a reduction's parts, and say that the store is complete."""
-    if plan.reduction is not None:
-        plan.reduction.combine(plan, path)
+    files = _combine(path, plan) if plan.reduction is not None else []
     done = np.ones(plan.grid, bool)
     for variable in plan.variables:
         done &= state.done[variable.name].reshape(plan.grid) | ~plan.owned(variable)
-    files = [write_chunk(path, "_sweep/done", (0,) * done.ndim, done.astype("u1"), done.shape, 0, None)]
+    files.append(write_chunk(path, "_sweep/done", (0,) * done.ndim, done.astype("u1"), done.shape, 0, None))
     for name, zones in state.zones.items():
         if plan.reduction is None:
             files.append(write_chunk(path, f"_sweep/zones/{name}", (0,) * zones.ndim, zones, zones.shape, np.nan, None))
@@ -227,123 +228,47 @@ def close(path, plan, state):
     commit(path, {"complete": 1})
 
 
-def swap(new, path):
-    """Put the complete store ``new`` in the place of the one at ``path``, which goes only then."""
-    new, path = Path(new), Path(path)
-    old = path.with_name(f".{path.name}.old")
-    if path.exists():
-        disk.remove(old)
-        disk.replace(path, old)
-    disk.replace(new, path)
-    disk.remove(old)
-
-
-def replacement(path):
-    """Where the store that will replace ``path`` is being built."""
-    path = Path(path)
-    return path.with_name(f".{path.name}.new")
-
-
-def finish_swap(path):
-    """End a swap that was stopped between its two renames: nothing is at ``path``, the complete new store lies beside."""
-    path, old = Path(path), Path(path).with_name(f".{Path(path).name}.old")
-    if path.exists() or not old.exists():
-        return
-    disk.replace(replacement(path) if replacement(path).exists() else old, path)
-
-
-# -- blocks ------------------------------------------------------------------------------------------------------------
-
-
-class Store:
-    """A store open for writing blocks of its plan."""
-
-    def __init__(self, path, plan):
-        attrs = root(path)["attributes"]
-        if tuple(attrs["block_shape"]) != tuple(plan.block):
-            raise StoreError(f"{path}: its blocks are {attrs['block_shape']}, not {list(plan.block)}.")
-        self.path, self.plan = Path(path), plan
-        self._codec = json.loads(attrs.get("store_options", "{}")).get("codec", DEFAULT_CODEC)
-        self._shapes = {v.name: plan.chunk_shape(v) for v in plan.variables}
-        self._writing, self._lock = set(), threading.Lock()
-
-    def write(self, index, arrays):
-        """Write the chunks of block ``index``: variable -> values of the chunk, cut at the ends of the axes.
-
-        Returns the files to be made durable and the zone (least, largest; None: all fill) of each.  A block that is being
-        written by another thread is refused.
-        """
-        index = tuple(index)
-        with self._lock:
-            if index in self._writing:
-                raise StoreError(f"{self.path}: block {index} is being written by another thread.")
-            self._writing.add(index)
-        try:
-            chunk = self.plan.chunk(index)
-            files, zones = [], {}
-            for variable, values in arrays.items():
-                shape = self.plan.cut_shape(variable, chunk)
-                if values.shape != shape:
-                    raise StoreError(f"{self.path}: {variable.name} of block {index} has shape {values.shape}, not {shape}.")
-                zone = zone_of(values, variable.fill)
-                place = self.plan.chunk_index(variable, index)
-                full = self._shapes[variable.name]
-                values = np.asarray(values, variable.dtype)
-                files.append(write_chunk(self.path, variable.name, place, values, full, variable.fill, self._codec, zone is None))
-                zones[variable.name] = zone
-            return [file for file in files if file], zones
-        finally:
-            with self._lock:
-                self._writing.discard(index)
-
-
-def write_chunk(path, name, index, values, shape, fill, codec, empty=False):
-    """Encode one chunk and put it in its place; the file's path.  One that is all fill leaves no file, as zarr has it."""
-    file = os.path.join(path, name, "c", *map(str, index))
-    if empty:
-        if os.path.exists(file):
-            disk.remove(file)
-        return None
-    if values.shape != tuple(shape):
-        padded = np.full(shape, fill, values.dtype)
-        padded[tuple(slice(n) for n in values.shape)] = values
-        values = padded
-    data = encode(values, codec)
-    disk.write(file, data, _crc32c(data))
-    return file
-
-
-def encode(values, codec=DEFAULT_CODEC):
-    """The bytes of a chunk as the codecs of its metadata make them, without the checksum."""
-    values = np.ascontiguousarray(values)
-    compressor = _compressor(codec)
-    return compressor.encode(values) if compressor else values.tobytes()
-
-
-def read_chunk(path, name, index):
-    """The values of one chunk, checksum verified, all of it (fill beyond the ends of the axes); None where no file is."""
-    import zarr
-
-    file = os.path.join(path, name, "c", *map(str, index))
-    if not os.path.exists(file):
-        return None
-    whole = zarr.open_array(str(path), path=name, mode="r")
-    selection = tuple(slice(i * c, (i + 1) * c) for i, c in zip(index, whole.chunks))
-    return np.asarray(whole[selection])
-
-
-def zone_of(values, fill):
-    """(least, largest) of an array of numbers, NaN aside; None where it is all fill."""
-    if values.size == 0:
-        return None
-    least, largest = values.min(), values.max()
-    if least != least:
-        least, largest = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
-        return None if least != least else (float(least), float(largest))
-    return None if least == largest == fill else (float(least), float(largest))
-
-
 # -- helpers -----------------------------------------------------------------------------------------------------------
+
+
+def _combine(path, plan):
+    """Merge the partial arrays of a reduction's tasks into its products; the files written."""
+    reduction = plan.reduction
+    codec = json.loads(root(path)["attributes"]["store_options"]).get("codec", DEFAULT_CODEC)
+    partials = {v.name.removeprefix(PARTIAL): v for v in plan.variables}
+    grids = [tuple(g if (dim in reduction.over) == searched else 1 for dim, g in zip(plan.dims, plan.grid)) for searched in (False, True)]
+    files = []
+    for kept in np.ndindex(grids[0]):
+        for name in reduction.names:
+            chunk = plan.chunk(kept)
+            found = reduction.empty(name, tuple(1 if dim in reduction.over else n for dim, n in zip(plan.dims, chunk.shape)))
+            for searched in np.ndindex(grids[1]):
+                index = tuple(k + s for k, s in zip(kept, searched))
+                arrays = {array: _partial(path, partials[array], plan, index, codec) for array, *_ in reduction.arrays(name)}
+                if arrays[f"count_{name}"] is not None:
+                    found = reduction.merge(found, reduction.put_together(name, arrays, plan))
+            values = reduction.take_apart(name, found, plan)
+            if f"histogram_{name}" in values:
+                values[f"quantile_{name}"] = reduction.quantile(values[f"histogram_{name}"])
+            for variable, owner in reduction.products():
+                if owner == name:
+                    array = values[variable.name].reshape(plan.cut_shape(variable, chunk)).astype(variable.dtype)
+                    place = plan.chunk_index(variable, kept)
+                    files.append(write_chunk(path, variable.name, place, array, plan.chunk_shape(variable), variable.fill, codec))
+    return files
+
+
+def _partial(path, variable, plan, index, codec):
+    """One task's chunk of a partial array, cut; fill where it left no file, None where the task wrote nothing (``where``)."""
+    chunk = plan.chunk(index)
+    try:
+        values = read_chunk(path, variable.name, plan.chunk_index(variable, index), plan.chunk_shape(variable), variable.dtype, codec)
+    except ValueError as error:
+        raise StoreError(f"{path}: {variable.name} of block {index} is damaged ({error}). Type: sweep check {path} --repair.") from None
+    shape = plan.cut_shape(variable, chunk)
+    if values is None:
+        return None if "count_" in variable.name else np.full(shape, variable.fill, variable.dtype)
+    return values[tuple(slice(n) for n in shape)]
 
 
 def _build(plan, place, device, chunks=None):
@@ -362,40 +287,27 @@ def _build(plan, place, device, chunks=None):
             row = quantities.INPUTS.get(name)
             about = {"units": row.unit, "long_name": row.long_name} if row else {"units": "1", "long_name": name}
             _create_labels(group, name, column, axis.name, about, chunks.get(name))
+    codec = (plan.spec.store or {}).get("codec", DEFAULT_CODEC)
     for variable in plan.variables:
         if "/" in variable.name:
             group.require_group(variable.name.rpartition("/")[0])
         shape, chunk = plan.extent(variable), plan.chunk_shape(variable)
         names = [*variable.dims, *(name for name, _ in variable.extra)]
-        codec = (plan.spec.store or {}).get("codec", DEFAULT_CODEC)
-        _create(group, variable.name, shape, chunk, variable.dtype, variable.fill, names, describe(variable.name), codec)
+        _create(group, variable.name, shape, chunk, variable.dtype, variable.fill, names, provenance.describe(variable.name), codec)
         if plan.reduction is None:
             zones = (2, *plan.zone_grid(variable))
             _create(group, f"_sweep/zones/{variable.name}", zones, zones, np.dtype("f8"), np.nan, None, {}, None)
     if plan.reduction is not None:
-        plan.reduction.create(plan, group, _create)
+        for variable, name in plan.reduction.products():
+            names = [*variable.dims, *(extra for extra, _ in variable.extra)]
+            about = provenance.describe_product(variable.name, name, plan)
+            _create(group, variable.name, plan.extent(variable), plan.chunk_shape(variable), variable.dtype, variable.fill, names, about, codec)
+        for name, (values, about) in plan.reduction.coordinates().items():
+            _create_labels(group, name, values, name, about)
     _create(group, "_sweep/done", plan.grid, plan.grid, np.dtype("u1"), 0, None, {}, None)
     content = json.loads((Path(place) / "zarr.json").read_bytes())
     content["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": _metadata(place)}
     disk.write(Path(place) / "zarr.json", json.dumps(content, indent=1).encode())
-
-
-def describe(name):
-    """The attributes of an output's variable."""
-    row = quantities.OUTPUTS.get(name)
-    if row is None:
-        return {}
-    about = {"units": row.unit, "long_name": row.long_name}
-    if row.symbol:
-        about["symbol"] = row.symbol
-    if name != "status":
-        about["ancillary_variables"] = "status"
-    if row.kind == "category":
-        flags = dict(enumerate(row.choices))
-        if name == "status":
-            flags[quantities.EXCLUDED] = "excluded"
-        about["flag_values"], about["flag_meanings"] = list(flags), " ".join(flags.values())
-    return about
 
 
 def _create(group, name, shape, chunk, dtype, fill, dims, attributes, codec=DEFAULT_CODEC):
@@ -469,22 +381,6 @@ def _whole():
 
     with zarr.config.set({"array.write_empty_chunks": False}):
         yield
-
-
-@cache
-def _compressor(codec):
-    if codec is None or CODECS[codec] is None:
-        return None
-    from numcodecs import Blosc
-
-    name, level = CODECS[codec]
-    return Blosc(name, clevel=level, shuffle=Blosc.SHUFFLE)
-
-
-def _crc32c(data):
-    import google_crc32c
-
-    return google_crc32c.value(bytes(data) if not isinstance(data, (bytes, bytearray)) else data).to_bytes(4, "little")
 
 
 def _is_url(path):
