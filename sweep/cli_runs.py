@@ -1,11 +1,11 @@
-"""The verbs about running a sweep and what it can name: plan, run, info, presets."""
+"""The verbs about running a sweep and what it holds or can name: plan, run, info, check, presets."""
 
 import sys
 
 import click
 
 from .console import cli, complain, load_spec, quiet, say, set_option, table_format
-from .errors import SpecError
+from .errors import SpecError, StoreError
 
 
 @cli.command()
@@ -99,16 +99,39 @@ def info(store, format):
       sweep info outputs/quickstart.zarr
       sweep info quickstart --format json
     """
-    from . import summaries, tables
+    from . import inspections, summaries, tables
     from .store import open_store
 
     told = summaries.summary(open_store(store))
+    if "://" not in str(told["store"]):
+        told["progress"] = inspections.info(told["store"])
     if format == "table":
         click.echo(summaries.text(told))
     elif format == "json":
         click.echo(tables.render_json(told))
     else:
         click.echo(tables.render(told["outputs"], format))
+
+
+@cli.command()
+@click.argument("store")
+@click.option("--repair", is_flag=True, help="Take bad blocks back, so that the next run computes them again.")
+@table_format()
+def check(store, repair, format):
+    """Read every chunk of a store and compare it with its journal; what is wrong, in which block.
+
+    \b
+    Example:
+      sweep check outputs/quickstart.zarr
+      sweep check why-400g --repair
+    """
+    from . import inspections, tables
+
+    faults = inspections.check(store, repair)
+    rows = [{"block": "-" if f.block is None else " ".join(map(str, f.block)), "output": f.output, "problem": f.problem} for f in faults]
+    click.echo(tables.render(rows, format, ("block", "output", "problem")) if rows or format != "table" else "whole: every block is as its journal says")
+    if rows and not repair:
+        raise StoreError(f"{store}: {len(rows)} fault{'s' * (len(rows) > 1)}. Type: sweep check {store} --repair, then the run's command again.")
 
 
 @cli.command()

@@ -35,9 +35,14 @@ def summary(ds):
 
 
 def text(told):
-    """A summary for reading."""
+    """A summary for reading; ``told["progress"]``, if there, is that of a store on a file system."""
     state = "complete" if told["complete"] else "not finished: the same `sweep run` goes on"
-    head = [told["title"] or told["store"], f"{told['points']:,} points, {state}", ""]
+    head = [told["title"] or told["store"], f"{told['points']:,} points, {state}"]
+    if "progress" in told:
+        there = told["progress"]
+        missing = f", {there['blocks_missing']:,} of them missing" if there["blocks_missing"] else ""
+        head.append(f"{there['blocks']:,} blocks{missing}, {there['bytes_on_disk'] / 1e6:.1f} MB in {there['files']:,} files")
+    head.append("")
     tail = ["defaults: " + ", ".join(f"{name} {tables.short(value)}" for name, value in told["defaults"].items()), ""]
     tail += [f"where {told['where']}"] if told["where"] else []
     tail += [f"allow {', '.join(told['allow'])}"] if told["allow"] else []

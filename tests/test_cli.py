@@ -154,7 +154,22 @@ def test_plan_run_info(sweep, workplace):
     code, out, err = sweep("info", "small")
     assert code == 0 and "4 points, complete" in out and "required_link_gbps" in out and "accelerator h100" in out
     told = json.loads(sweep("info", "outputs/small.zarr", "--format", "json")[1])
+    assert told["progress"]["blocks_missing"] == 0
     assert told["complete"] and told["defaults"]["tolerance"] == 0.02
+
+
+def test_check_finds_a_flipped_byte_and_repair_lets_run_go_on(sweep, workplace):
+    sweep("run", "small", "--quiet")
+    assert sweep("check", "small")[:2] == (0, "whole: every block is as its journal says\n")
+    chunk = next(path for path in (workplace / "outputs/small.zarr/step_time_s").rglob("*") if path.is_file() and path.name != "zarr.json")
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 1
+    chunk.write_bytes(content)
+    code, out, err = sweep("check", "small")
+    assert code == 2 and "step_time_s" in out and "sweep check small --repair" in err
+    assert sweep("check", "small", "--repair")[0] == 0
+    sweep("run", "small", "--quiet")
+    assert sweep("check", "small", "--format", "json")[:2] == (0, "[]\n")
 
 
 def test_presets_lists_what_can_be_named(sweep):
