@@ -96,3 +96,25 @@ def test_editable_install_reads_the_checkout(tmp_path):
     code = f"import site; site.addsitedir({str(site)!r}); import sweep; print(sweep.__file__); {WHERE}"
     ran = _python(code, site)
     assert ran.stdout.split() == [str(ROOT / "sweep/__init__.py"), "sweep.kernels.quantities", str(ROOT / "kernels")], ran.stderr
+
+
+def test_what_is_imported_is_declared():
+    """Every library that sweep/ and kernels/ import stands in pyproject.toml, as a dependency or in an extra."""
+    import ast
+    import re
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    wanted = project["dependencies"] + [line for extra in project["optional-dependencies"].values() for line in extra]
+    declared = {re.match(r"[A-Za-z0-9_-]+", line)[0].lower().replace("-", "_") for line in wanted}
+    declared |= {"yaml"} if "pyyaml" in declared else set()
+    declared |= {"dask"} if "distributed" in declared else set()
+    imported = set()
+    for path in (*(ROOT / "sweep").glob("*.py"), *(ROOT / "kernels").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                imported |= {alias.name.split(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                imported.add(node.module.split(".")[0])
+    missing = {name for name in imported - set(sys.stdlib_module_names) - {"kernels", "sweep"} if name.lower() not in declared}
+    assert not missing
