@@ -141,8 +141,8 @@ def port(link_gbps, switch_gbps, largest_port_gbps, planes=None, radix=None):
 def network(x):
     """The :class:`Network` of completed inputs ``x``.
 
-    Planes that are not given are as few as ``switch_port_gbps`` allows, or two or four times as many where that is cheaper: more
-    planes of slower ports have a larger radix and may save a tier.
+    Planes that are not given are as few as ``switch_port_gbps`` allows, or two or four times as many where that is
+    cheaper: more planes of slower ports have a larger radix and may save a tier.
     """
     planes, speed, radix = port(x.link_gbps, x.switch_gbps, x.switch_port_gbps, x.planes, x.switch_radix)
     best = _network(x, planes, speed, radix)

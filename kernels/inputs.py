@@ -8,7 +8,7 @@ result is the same and the program longer.
 from collections import namedtuple
 
 from . import quantities
-from .ops import cbrt, clip, divides, is_concrete, maximum, where
+from .ops import cbrt, clip, divides, is_concrete, maximum, ratio, where
 from .quantities import INPUTS
 
 
@@ -113,3 +113,28 @@ def _not(condition):
 
 def _round(value):
     return clip(value // 1.0, 0.0, float("inf")) if is_concrete(value) else value - value % 1.0
+
+
+def status_of(reasons, too_large):
+    """Code of the first reason that applies, and whether the point is impossible."""
+    conditions = [*reasons.values(), too_large]
+    code = 0
+    for index in range(len(conditions), 0, -1):
+        code = where(conditions[index - 1], index, code)
+    never = False
+    for condition in reasons.values():
+        never = never | condition
+    return code, never
+
+
+def link_u(x):
+    """Seconds per byte of the port, at least those of the channels that drive it (x: completed)."""
+    u = 1.0 / (x.link_gbps * x.link_efficiency)
+    if is_concrete(x.channels) and x.channels == 0:
+        return u
+    return maximum(u, channel_u(x))
+
+
+def channel_u(x):
+    """Least seconds per byte that ``channels`` allow (0: no bound)."""
+    return ratio(1.0, x.channels * x.channel_gbytes_per_s)

@@ -146,6 +146,11 @@ def _lowest(lines):
     return best, slope
 
 
+def without_latency(costs, u):
+    """Seconds of each cost at ``u`` on a network without latency."""
+    return {name: cost.without_latency().seconds(u) for name, cost in costs.items()}
+
+
 # -- buckets under a backward pass ----------------------------------------------------------------------------------------------
 
 

@@ -116,7 +116,7 @@ class Stages:
         from ._kernels import model
 
         self.compilations += 1
-        return self._take_apart("parts", model.prepare(self._inputs(arrays)))
+        return self._take_apart("parts", model.prepare(self._inputs(arrays), self.outputs))
 
     def _combine(self, arrays, parts):
         from ._kernels import model
