@@ -13,6 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from . import expressions, selections
+from ._kernels import quantities
 from .errors import SweepError, did_you_mean
 
 POINTS = 2**20  # of a block, where the dataset does not say
@@ -61,8 +62,9 @@ class Blocks:
 
     @cached_property
     def constants(self):
-        """Fixed numbers and words of the spec: usable in expressions, though no variable holds them."""
-        fixed = selections.presets_of(self.ds) | selections.settings(self.ds)
+        """Fixed numbers and words of the spec, else defaults: usable in expressions, though no variable holds them."""
+        defaults = {name: q.default for name, q in quantities.INPUTS.items()} if selections.spec_of(self.ds) else {}
+        fixed = defaults | selections.presets_of(self.ds) | selections.settings(self.ds)
         return {name: value for name, value in fixed.items() if isinstance(value, (int, float, str)) and name not in self.ds.variables}
 
     @cached_property
@@ -211,6 +213,11 @@ class Block:
     def full(self, values):
         """An open mesh stretched to the whole block."""
         return np.broadcast_to(values, self.shape)
+
+    def index(self, flat):
+        """Where points of the block (positions in its C order) stand in the C order of the whole slice."""
+        places = np.unravel_index(flat, self.shape)
+        return np.ravel_multi_index([place + start for place, start in zip(places, self.start)], self.blocks.shape)
 
     def positions(self, dim):
         """Positions along an axis of the slice, an open mesh."""

@@ -35,6 +35,7 @@ def table(blocks, text, along):
         y = block.full(np.where(block.mask(), y, np.nan))
         order = np.argsort(labels, kind="stable")
         place, kind = first_crossing(x[order], np.moveaxis(y, axis, -1)[..., order])
+        place, kind = np.atleast_1d(place, kind)
         kept = np.nonzero(kind)
         dims = [dim for dim in blocks.dims if dim != along]
         starts = [start for dim, start in zip(blocks.dims, block.start) if dim != along]
@@ -42,12 +43,14 @@ def table(blocks, text, along):
         for dim, index, start in zip(dims, kept, starts):
             if dim in others:
                 columns[dim] = blocks.labels(dim)[index + start]
+        sizes = [length for dim, length in zip(blocks.dims, blocks.shape) if dim != along]
+        order = np.ravel_multi_index([index + start for index, start in zip(kept, starts)], sizes) if sizes else [0] * len(kept[0])
         columns[along] = _unscaled(place[kept], labels.astype(float))
         columns["crossing"] = np.array(WORDS, object)[kind[kept]]
-        frames.append(pd.DataFrame(columns))
+        frames.append(pd.DataFrame(columns, index=order))
     if not frames:
         return pd.DataFrame({name: [] for name in (*others, along, "crossing")})
-    return pd.concat(frames, ignore_index=True)
+    return pd.concat(frames).sort_index().reset_index(drop=True)
 
 
 def first_crossing(x, y):

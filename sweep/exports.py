@@ -3,8 +3,8 @@
     export(ds, "fast.parquet", where="exposed_fraction < 0.02")
     export(ds, "best.tex", best="step_time_s", over=["tp", "pp"])
 
-Points stream block by block, a slab of rows at a time: ten million rows need no more memory than a few blocks.  A file
-appears under its name when it is whole.  ``FILE.provenance.json`` says where the numbers come from: the question, the
+Points stream block by block, in that order, a slab of rows at a time: ten million rows need no more memory than a few
+blocks.  A file appears under its name when it is whole.  ``FILE.provenance.json`` says where the numbers come from: the question, the
 columns with their units, the spec, the model's and the file's hash, versions.
 """
 

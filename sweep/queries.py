@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from . import crossings, sensitivities
+from ._kernels import quantities
 from .blocks import Blocks
 from .errors import SweepError
 from .winners import Front, Top, direction
@@ -68,12 +69,13 @@ def query(
 
 
 def iterate(blocks, columns):
-    """The points that count, as one DataFrame for each block: what a listing and an export stream over."""
+    """The points that count, as one DataFrame for each block, indexed by their place in the C order of the slice."""
     for block in blocks:
         mask = block.full(block.mask())
         if mask.any():
             flat = np.flatnonzero(mask.ravel())
-            yield pd.DataFrame({name: _column(blocks, name, block.full(block[name]).ravel()[flat]) for name in columns})
+            table = {name: _column(blocks, name, block.full(block[name]).ravel()[flat]) for name in columns}
+            yield pd.DataFrame(table, index=block.index(flat))
 
 
 def default_columns(blocks):
@@ -93,7 +95,10 @@ def _points(blocks, columns, limit):
             break
     if not frames:
         frames = [pd.DataFrame({name: [] for name in columns})]
-    return pd.concat(frames, ignore_index=True)[: limit or None], rows
+    frame = pd.concat(frames)
+    if limit and rows > limit:
+        frame = frame[:limit]  # as they were read
+    return frame.sort_index().reset_index(drop=True), rows
 
 
 def _best(blocks, best, top, over, group_by, columns):
@@ -229,10 +234,13 @@ def _finished(blocks, frame, rows):
     for name in frame.columns:
         if frame[name].dtype.kind not in "biuf":
             frame[name] = frame[name].astype(object)  # words, also where there are no rows
+        elif name in blocks.dims and quantities.INPUTS.get(name, quantities.OUTPUTS["mfu"]).kind == "int":
+            if frame[name].dtype.kind == "f" and (frame[name].dropna() % 1 == 0).all():  # a store keeps all labels as f8
+                frame[name] = frame[name].astype("Int64" if frame[name].isna().any() else "int64")
         base = name if name in blocks.ds.variables else name.removesuffix("_min").removesuffix("_mean").removesuffix("_max")
         units[name] = blocks.ds.variables[base].attrs.get("units", "") if base in blocks.ds.variables else ""
     notes = [f"read {blocks.read} block{'s' * (blocks.read != 1)}" + (f", skipped {blocks.skipped}" if blocks.skipped else "")]
     if rows > len(frame):
-        notes.append(f"the first {len(frame)} rows; ask for more with limit")
+        notes.append(f"the first {len(frame)} rows found; ask for more with limit")
     frame.attrs.update(units=units, notes=notes, blocks_read=blocks.read, blocks_skipped=blocks.skipped)
     return frame

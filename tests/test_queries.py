@@ -146,6 +146,32 @@ def test_no_candidate_is_said():
     assert answer.step_time_s.isna().all() and answer.tp.isna().all() and answer.model.tolist() == list(ds.model.values)
 
 
+def test_a_real_store_answers_as_its_arrays_do(tmp_path):
+    import sweep
+
+    spec = sweep.Spec.from_dict(
+        {
+            "axes": {"accelerator": ["a100", "h100"], "tp": [1, 2, 8], "link_gbps": [50, 100, 200, 400, 800]},
+            "fixed": {"model": "llama-3-8b", "dp": 64, "efficiency": 0.4},
+            "outputs": ["step_time_s", "exposed_fraction", "bottleneck"],
+            "store": {"block_points": 6},
+        }
+    )
+    sweep.run(spec, tmp_path / "small.zarr")
+    stored = sweep.open_store(tmp_path / "small.zarr")
+    assert stored.encoding["zones"]()
+    loaded = stored.load().copy()
+    loaded.encoding.clear()
+    for question in (
+        dict(best="step_time_s", over="tp", columns="bottleneck"),
+        dict(where="exposed_fraction > 0.3", columns="tp,link_gbps,exposed_fraction"),
+        dict(count=True, where="bottleneck == 'dp' and peak_tflops > 500 and seq_len == 8192"),
+        dict(crossover="exposed_fraction=0.1", along="link_gbps"),
+    ):
+        pd.testing.assert_frame_equal(query(stored, **question), query(loaded, **question))
+    assert query(stored, where="exposed_fraction > 0.6").attrs["blocks_skipped"] > 0
+
+
 # -- crossings ---------------------------------------------------------------------------------------------------------
 
 
@@ -156,6 +182,15 @@ def test_crossing_is_interpolated_in_the_axis_own_scale():
     assert answer.crossing.tolist() == ["falls", "above"]
     assert answer.link_gbps[0] == pytest.approx(25 * 2 ** (0.75 * 7)) and np.isnan(answer.link_gbps[1])
     assert query(ds, crossover="exposed_fraction = exposed_fraction * 2 - 0.25", along="link_gbps").crossing[0] == "rises"
+
+
+def test_crossing_of_a_single_line_and_in_order():
+    ds = datasets.make(8, chunks=(2, 1, 5))
+    answer = query(ds, crossover="mfu=0.5", along="link_gbps")
+    places = [(list(ds.model.values).index(model), tp) for model, tp in zip(answer.model, answer.tp)]
+    assert places == sorted(places)
+    line = query(ds, crossover="mfu=0.5", along="link_gbps", at={"model": answer.model[0], "tp": answer.tp[0]})
+    assert len(line) == 1 and line.crossing[0] == answer.crossing[0]
 
 
 def test_first_crossing_by_cases():
