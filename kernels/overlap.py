@@ -21,6 +21,8 @@ from .collectives import fastest, seconds
 from .ops import ceil, clip, is_concrete, maximum, minimum, positive, ratio, repeat, where
 
 NEWTON_STEPS = 4
+NO_LINK = 1e20
+"""Seconds per byte that stand for no link at all (infinity times a collective that never leaves its domain is not a number)."""
 
 
 class Cost(NamedTuple):
@@ -120,8 +122,8 @@ def solve(terms, costs, target):
     for index, kink in enumerate(kinks):
         if not any(kink is other for other in kinks[:index]):
             u = maximum(u, where(at(kink) <= target, kink, 0.0))
-    root = repeat(lambda u: u + _step(terms, costs, target, u), u, NEWTON_STEPS)
-    return where(at(0.0) <= target, root, -1.0)
+    root = repeat(lambda u: minimum(u + _step(terms, costs, target, u), NO_LINK), u, NEWTON_STEPS)
+    return where(at(0.0) <= target, where(root >= NO_LINK, float("inf"), root), -1.0)
 
 
 def _step(terms, costs, target, u):
