@@ -18,6 +18,7 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from . import selections
+from ._kernels import quantities
 from .errors import SweepError
 
 PORTS = (50, 100, 200, 400, 800, 1600, 3200)  # Gb/s: the port speeds that are sold, one generation each
@@ -204,6 +205,8 @@ def conventions(ds, names=()):
         said.append(f"scale-up domains of {_value(fixed['scaleup_domain'])}")
     text = "; ".join(said)
     text = f"Run: {text}. " if text else ""
+    if not {str(name) for name in ds.data_vars} & set(quantities.STEP_OUTPUTS) - {"status"}:  # no training step is shown
+        return text.rstrip()
     gradients = fixed.get("grad_bytes", 2)
     rails = fixed.get("rails", "all")
     text += f"Window: the last micro-batch's backward. Gradients of {_value(gradients)} bytes, "
