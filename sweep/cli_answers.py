@@ -16,8 +16,15 @@ from .errors import SpecError
     show_default=True,
     help="Of what goes to stdout.",
 )
+@click.option(
+    "--about",
+    type=click.Choice(["step", "money", "serving", "capacity", "stragglers"]),
+    default="step",
+    show_default=True,
+    help="What to work.",
+)
 @click.option("--draw", metavar="FILE", help="The step's timeline as a .png, .svg or .pdf.")
-def explain(inputs, format, draw):
+def explain(inputs, format, about, draw):
     """The numbers of one point worked step by step, up to the required port and what would change it.
 
     \b
@@ -25,7 +32,14 @@ def explain(inputs, format, draw):
       sweep explain model=llama-3-70b accelerator=h100 tp=8 dp=128
       sweep explain model=mixtral-8x7b accelerator=h100 ep=8 pp=4 dp=64 micro_batches=16 --format markdown
       sweep explain model=llama-3-8b accelerator=h100 dp=64 zero_stage=3 --draw step.png
+      sweep explain --about money model=llama-3-70b accelerator=h100 tp=8 gpus=1024
     """
+    if about != "step":
+        from . import moneysheets, tables
+
+        sheet = moneysheets.about(about, **_assignments("explain", inputs))
+        click.echo(tables.render_json(sheet.to_dict()) if format == "json" else getattr(sheet, format)())
+        return
     from . import explanations
 
     said = explanations.explain(**_assignments("explain", inputs))

@@ -7,7 +7,7 @@ import pytest
 import xarray as xr
 
 import sweep
-from sweep import capacities, economics, fabrics, servings
+from sweep import capacities, economics, fabrics, moneysheets, servings
 from sweep.cli import main
 from sweep.errors import SweepError
 
@@ -126,3 +126,28 @@ def test_verbs(arguments, capsys):
         main([*arguments, "--format", "json"])
     assert stop.value.code == 0
     assert json.loads(capsys.readouterr().out)
+
+
+@pytest.mark.parametrize("topic, inputs, said", [
+    ("money", dict(model="llama-3-70b", accelerator="h100", tp=8, gpus=1024, efficiency=0.4), "least with a port of 400 Gb/s"),
+    ("serving", dict(model="llama-3-70b", accelerator="h100", tp=16, gpus=1024), "no port helps"),
+    ("capacity", dict(params=1e9, accelerator="h100", gpus=1024, job_gpus=64), "busy hour costs"),
+    ("stragglers", dict(params=1e9, accelerator="h100", gpus=16384, rank_cv=0.02), "goodput"),
+])  # fmt: skip
+def test_worked_answers(topic, inputs, said):
+    sheet = moneysheets.about(topic, **inputs)
+    assert said in sheet.text() + json.dumps(sheet.to_dict())
+    assert sheet.latex() and sheet.markdown()
+
+
+def test_tensor_parallelism_its_own_answer():
+    """Twice tp costs about twice the share, in any domain: bytes stay and FLOP halve.  One port for eight GPUs is what is terrible."""
+    shape = dict(hidden=8192, ffn=32768, heads=64, kv_heads=64, layers=80, vocab=0, accelerator="h100", dp=1, efficiency=0.4)
+    def share(**machine):
+        return sweep.evaluate(**shape, **machine, link_gbps=400, tp=[1, 4, 8, 16], outputs=["exposed_fraction"]).exposed_fraction.values
+    domain, ports, one = share(scaleup_domain=72), share(scaleup_domain=8), share(scaleup_domain=8, rails="one")
+    assert domain[0] == 0 and 1.6 < domain[2] / domain[1] < 2.4 and 1.6 < domain[3] / domain[2] < 2.4
+    assert ports[3] == pytest.approx(domain[3], rel=0.2) and one[3] > 2 * domain[3]
+    assert ports[2] == pytest.approx(domain[2]) == pytest.approx(one[2])
+    hidden = share(scaleup_domain=72, tp_overlap_chunks=8)
+    assert hidden[2] < domain[2] / 4
