@@ -78,7 +78,7 @@ def prepare(inputs, outputs=ALL):
     flow = (moving, {name: per_block(one, 0.0) for name, one in moving.items()})
     stages = stages_of(x, compute, *block_times(compute, flow, everything=True))
     update = maximum(compute.optimizer_first_s, compute.optimizer_middle_s, compute.optimizer_last_s)
-    hop_terms = [Term([Candidate(seconds, {"hop": count}) for seconds, count in hops(x, stages)])]
+    hop_terms = [Term([Candidate(seconds, {"hop": count}) for seconds, count in term]) for term in hops(x, stages)]
     free = pipeline_s(x, stages) + exposed(hop_terms, {"hop": hop.seconds(0.0)}) + update
     times = times_of(x, compute, flow, free)
     first, last = in_flight(x)
