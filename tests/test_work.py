@@ -133,6 +133,7 @@ def test_the_ranks_hold_the_model(shape, split):
     whole = norms + down + router
     assert many.block_params * tp - (tp - 1) * whole == pytest.approx(one.block_params, rel=1e-12)
     assert many.block_expert_params * ep == pytest.approx(one.block_expert_params, rel=1e-12)
+    assert many.embedding_params * tp == one.embedding_params and many.head_params * tp == one.head_params
     blocks = shape["layers"] * (one.block_params + one.block_expert_params)
     ends = one.embedding_params + one.head_params + shape["hidden"]
     assert blocks + ends == pytest.approx(one.params, rel=1e-12)
