@@ -18,7 +18,7 @@ from .coefficients import EXPOSED, NETWORKS, OVERLAPPING, STACKS, by_dtype, gene
 from .errors import SweepError
 
 LOSS_SCALE = 0.03  # residuals above 3 % count less and less
-PRIOR = 0.1  # a prior one spread away costs as much as a row of average weight 10 % off
+PRIOR = 0.03  # a prior one spread away costs as much as a row of average weight 3 % off
 
 
 class Fit(NamedTuple):

@@ -8,7 +8,7 @@ import sys
 
 import click
 
-from . import cli_runs, cli_asks, cli_answers, cli_money  # noqa: F401, I001  each adds its verbs to the group, in this order
+from . import cli_runs, cli_asks, cli_answers, cli_measured, cli_money  # noqa: F401, I001  each adds its verbs to the group, in this order
 from .console import cli, complain
 from .errors import SweepError
 

@@ -20,7 +20,7 @@ TABLES = ("accelerator", "fabric", "stack")
 
 
 def predict(runs, coefficients=None):
-    """Seconds of a step of each run, as an array.  ``coefficients``: {(table, name): {quantity: number}} over the presets."""
+    """Seconds of a step of each run, as an array.  ``coefficients``: {(table, name): {quantity: number}} in place of presets."""
     return predict_inputs(inputs(runs, coefficients))
 
 
@@ -59,16 +59,13 @@ def settings(run, coefficients=None):
     said = {}
     for table in TABLES:
         name = getattr(run, table)
-        preset = _numbers(table, name) if name else {}
-        for quantity, value in {**preset, **coefficients.get((table, name), {})}.items():
+        given = coefficients.get((table, name))
+        preset = given if given is not None else presets.find(table, name).numbers if name else {}
+        for quantity, value in preset.items():
             said[quantity] = _by_dtype(value, dtype)
     said = {name: value for name, value in said.items() if value is not None}
     said.update(run.inputs)
     return said
-
-
-def _numbers(table, name):
-    return presets.find(table, name).numbers
 
 
 def _by_dtype(value, dtype):

@@ -407,7 +407,7 @@ def _tpu(row, draft):
     said = re.search(r"ici_fsdp_parallelism=(-1|\d+)", row["notes"])
     if not draft.accelerator.startswith("tpu") or not said:
         raise Unusable("parallel layout not stated")
-    draft.stack, draft.fabric = "maxtext", draft.accelerator
+    draft.stack = "maxtext"
     gpus = draft.inputs.get("gpus")
     if gpus and "micro_batch" in draft.inputs:
         draft.set(global_batch=int(gpus * draft.inputs["micro_batch"]))
