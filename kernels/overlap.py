@@ -328,6 +328,11 @@ def required_bytes_per_s(grad_bytes, flop_per_s, window_tokens, n=float("inf"), 
     return 2.0 * (1.0 - 1.0 / n) * grad_bytes * flop_per_s / ((6.0 if recompute else 4.0) * window_tokens) * total_over_active
 
 
+def window_tokens(grad_bytes, flop_per_s, bytes_per_s, n=float("inf"), total_over_active=1.0, recompute=False):
+    """The same law asked the other way: tokens tau that the window needs at a port of ``bytes_per_s``."""
+    return required_bytes_per_s(grad_bytes, flop_per_s, 1.0, n, total_over_active, recompute) / bytes_per_s
+
+
 def diloco_end_s(period_s, comm_s, fragments):
     """End of a period T whose communication C streams in L fragments under compute: max(T + C/L, C + T/L)."""
     return maximum(period_s + comm_s / fragments, comm_s + period_s / fragments)

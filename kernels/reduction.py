@@ -240,28 +240,62 @@ def _keeps_up(run, slow, slack, slack_hops, bucketing=0):
 
 
 def _parameter_gather(x, work, times, net, shares):
-    """ZeRO-1 and 2: the gather of the updated parameters, and what of it is exposed."""
+    """ZeRO-1 and 2: the gather of the updated parameters under the next step's first forward, and what of it is exposed.
+
+    Units in order, each gathered before its forward: the embedding (a_e, e), the L blocks of a chunk (a, f), the head (a_h).
+    Issued as the forward reaches a chunk (Megatron), every chunk of the fill waits; issued at once, stage 0 waits in its first
+    or last chunk, or the last stage for its head.
+    """
     dense, experts = (_gather_algorithms(x, net, group) for group in (shares.dense, shares.experts))
     costs = {"gather": _pair(shares, dense, experts, x.param_bytes * work.block_params, x.param_bytes * work.block_expert_params),
              "gather.embedding": Cost(((dense, x.param_bytes * work.embedding_params),)),
              "gather.head": Cost(((dense, x.param_bytes * work.head_params),))}
-    blocks, forward = x.layers / x.pp, times.block_forward_s
+    chunks = x.pp * x.vpp
+    blocks, forward, first = x.layers / chunks, times.block_forward_s, times.stages.first_forward
     single = _single(x)
+    later = blocks - 1.0
 
-    def hidden(depth):
-        fill = {"gather.embedding": 1.0, "gather": depth}
-        return [Candidate(0.0, fill), Candidate(-depth * (blocks - 1.0) * forward, fill | {"gather": depth * blocks})]
+    def after(offset, gathers, embedding=1.0, head=0.0, hops=0.0):
+        counts = {"gather.embedding": embedding, "gather": gathers, "gather.head": head}
+        return Candidate(-offset, _less_hops(counts, hops))
 
-    serial = {"gather.embedding": 1.0, "gather": blocks, "gather.head": single}
-    modes = {0: lambda: hidden(x.pp), 1: lambda: hidden(1.0), 2: lambda: [Candidate(0.0, serial)] * 2}
+    def next_forward():
+        found = []
+        for many, hidden in ((1.0, 0.0), (blocks, later * forward)):  # gathers of a chunk that show, forward that hides them
+            found.append(after(first + chunks * hidden, chunks * many))
+            found.append(after(first + blocks * forward + (chunks - 1.0) * hidden, (chunks - 1.0) * many + blocks, head=1.0))
+            if not (is_concrete(first) and first == 0):  # the embedding's forward hides all that its chunk gathers
+                found.append(after((chunks - 1.0) * hidden, (chunks - 1.0) * many))
+                behind = positive(chunks - 2.0)
+                found.append(after(blocks * forward + behind * hidden + where(chunks > 1, 0.0, first),
+                                   behind * many + blocks, head=1.0))
+        return found
+
+    def at_once():
+        found = [after(0.0, 0.0)]
+        for chunk in (0.0, x.vpp - 1.0) if x.at_most("vpp") > 1 else (0.0,):
+            before, hops = first + chunk * x.pp * blocks * forward, chunk * x.pp
+            found.append(after(before, chunk * blocks + 1.0, hops=hops))
+            found.append(after(before + later * forward, (chunk + 1.0) * blocks, hops=hops))
+        found.append(after(first + chunks * blocks * forward, x.vpp * blocks, single, 1.0, chunks - 1.0))
+        return found
+
+    def exposed():
+        everything = x.vpp * blocks
+        return [after(0.0, everything, head=single), after(0.0, everything, single, 1.0)]
+
+    modes = {0: next_forward, 1: at_once, 2: exposed}
     code, codes = x.param_gather, x.codes("param_gather")
     if is_concrete(code):
         candidates = modes[int(code)]()
     else:
         built = {key: modes[key]() for key in (codes or modes)}
-        candidates = [_chosen(code, {key: items[index] for key, items in built.items()}) for index in range(2)]
+        longest = max(map(len, built.values()))
+        built = {key: items + items[:1] * (longest - len(items)) for key, items in built.items()}
+        candidates = [_chosen(code, {key: items[index] for key, items in built.items()}) for index in range(longest)]
     present = where((x.zero_stage >= 1), 1.0, 0.0)
-    return Term(candidates, present), {name: count * present for name, count in serial.items()}, costs
+    ends = {"gather.embedding": present, "gather.head": present * single}
+    return Term(candidates, present), ends | {"gather": x.vpp * blocks * present}, costs
 
 
 def _chosen(code, items):
@@ -301,7 +335,8 @@ def _sharded(x, work, times, net, shares, hop):
     ends = resharded if is_concrete(x.reshard_after_forward) and x.reshard_after_forward else \
         [_chosen(x.reshard_after_forward, {0: no, 1: yes}) for no, yes in zip(kept, resharded)]
     resharding = where(x.reshard_after_forward > 0, 1.0, 0.0)
-    served = {"a": blocks + resharding * (blocks - 1.0), "a.root": 1.0, "r": blocks, "r.root": 1.0}
+    again = blocks - where(x.reshard_last_block > 0, 0.0, 1.0)
+    served = {"a": blocks + resharding * again, "a.root": 1.0, "r": blocks, "r.root": 1.0}
     sustained = [Candidate(-forward, {"a": 1.0}), Candidate(-backward, {"a": resharding, "r": 1.0})]
     if across is not None:
         reduce_ = [c.selected(c.all_reduce(group, net), x.algorithm, net, x.codes("algorithm")) for group in across]
