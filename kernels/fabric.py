@@ -156,10 +156,15 @@ def network(x):
     return best
 
 
+def ports_bought(found, radix):
+    """Ports of the switches that are bought: all of them, but those in use where one switch is enough (smaller ones are sold)."""
+    return ops.where(found.tiers == 1, found.ports, found.switches * radix)
+
+
 def network_usd(x, built=None):
     """Price of the switches, cables with optics, and NICs of a network (of ``x``): in dollars, for all accelerators."""
     found, _, speed, radix = built or network(x)
-    switches = found.switches * radix * speed * x.switch_usd_per_gbps
+    switches = ports_bought(found, radix) * speed * x.switch_usd_per_gbps
     cables = found.cables * (x.cable_usd + speed * x.optics_usd_per_gbps)
     nics = x.gpus * x.link_gbps * x.nic_usd_per_gbps
     return switches, cables, nics
@@ -168,7 +173,7 @@ def network_usd(x, built=None):
 def network_watts(x, built=None):
     """Power of the switches, optics and NICs of a network (of ``x``): in watts, for all accelerators, without cooling."""
     found, _, speed, radix = built or network(x)
-    switches = found.switches * radix * speed * x.switch_watts_per_gbps
+    switches = ports_bought(found, radix) * speed * x.switch_watts_per_gbps
     optics = found.cables * speed * x.optics_watts_per_gbps
     nics = x.gpus * x.link_gbps * x.nic_watts_per_gbps
     return switches, optics, nics

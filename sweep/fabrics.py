@@ -130,7 +130,7 @@ def _inputs(gpus, link_gbps, settings):
 
 def _compute(x, built):
     found, _, speed, radix = built
-    per_switch = float(radix * speed)
+    per_switch = float(fabric.ports_bought(found, radix) / found.switches * speed)
     usd_each, watts_each = per_switch * x.switch_usd_per_gbps, per_switch * x.switch_watts_per_gbps
     link_usd, link_watts = x.cable_usd + speed * x.optics_usd_per_gbps, speed * x.optics_watts_per_gbps
     items = [Item("compute", f"{tier} switches", count, count * usd_each, count * watts_each)

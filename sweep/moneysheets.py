@@ -46,7 +46,7 @@ def _money(point, x):
         )),
     ), "kernels/fabric.py")
     yield Section("Dollars per accelerator", (
-        Line("switches", switches, "USD", formula="switches k B usd / N", numbers=f"{number(found.switches)} x {number(radix)} x {number(speed / GBPS)} x {number(x.switch_usd_per_gbps * GBPS)} / {number(gpus)}"),
+        Line("switches", switches, "USD", formula="ports B usd / N", numbers=f"{number(fabric.ports_bought(found, radix))} x {number(speed / GBPS)} x {number(x.switch_usd_per_gbps * GBPS)} / {number(gpus)}"),
         Line("cables and optics", cables, "USD", formula="cables (usd + B usd) / N", numbers=f"{number(found.cables)} x ({number(x.cable_usd)} + {number(speed / GBPS)} x {number(x.optics_usd_per_gbps * GBPS)}) / {number(gpus)}"),
         Line("network card", nics, "USD", formula="B usd", numbers=f"{number(x.link_gbps / GBPS)} x {number(x.nic_usd_per_gbps * GBPS)}"),
         Line("network in all", float(cost.fabric_usd_per_gpu), "USD", name="fabric_usd_per_gpu"),

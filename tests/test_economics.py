@@ -151,3 +151,15 @@ def test_tensor_parallelism_its_own_answer():
     assert ports[2] == pytest.approx(domain[2]) == pytest.approx(one[2])
     hidden = share(scaleup_domain=72, tp_overlap_chunks=8)
     assert hidden[2] < domain[2] / 4
+
+
+def test_would_another_fabric_change_it():
+    """The port at tolerance follows load balance; a top tier of 1:7 above pods of 3,072 hardly matters to a hierarchical reduction."""
+    fabrics_ = ["ideal", "infiniband", "spectrum-x", "roce", "roce-ecmp"]
+    ds = sweep.evaluate(
+        model="llama-3-70b", accelerator="h100", tp=8, gpus=24576, pod_gpus=3072, efficiency=0.4, fabric=fabrics_,
+        oversubscription=[1, 7], outputs=["link_gbps_at_tolerance"],
+    )  # fmt: skip
+    ports = ds.link_gbps_at_tolerance.transpose("fabric", "oversubscription").values
+    assert np.all(np.diff(ports[:, 0]) > 0) and ports[-1, 0] > 1.5 * ports[1, 0]
+    assert np.all(ports[:, 1] < 1.03 * ports[:, 0])

@@ -189,5 +189,12 @@ def test_a_faster_network_never_costs_less_on_real_ports():
         assert np.all(np.diff(usd) > 0)
 
 
+def test_one_switch_is_bought_as_large_as_needed():
+    """16 accelerators pay for 16 ports, not for a switch of 128."""
+    x = inputs(gpus=16)
+    assert fabric.network(x).counts.tiers == 1
+    assert fabric.network_usd(x)[0] == pytest.approx(16 * 400 * 1.4)
+
+
 def test_link_rate_is_in_si():
     assert fabric.network(inputs(link_gbps=400.0))[2] == 400 * GBPS
