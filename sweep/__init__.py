@@ -27,6 +27,7 @@ _HOME = {
     "draw_breakdown": "barplots",
     "draw_requirements": "barplots",
     "gallery": "galleries",
+    "paper": "papers",
     "export": "exports",
     "explain": "explanations",
     "SweepError": "errors",

@@ -64,7 +64,7 @@ def draw_grid(ds, x, y, color, at=None, path=None, *, over=(), allow=None, width
         axes.set_xlabel(selections.label_of(view, x))
         axes.set_ylabel(selections.label_of(view, y))
         axes.tick_params(length=0)
-    return _finish(figure, text, view, "grid", at, path, [color, "status"], x=x, y=y, color=color)
+    return _finish(figure, text, view, "grid", at, path, {color: ((y, x), values)}, x=x, y=y, color=color)
 
 
 def draw_breakdown(ds, axis, at=None, path=None, *, allow=None, width="page", caption="below"):
@@ -111,7 +111,10 @@ def draw_breakdown(ds, axis, at=None, path=None, *, allow=None, width="page", ca
             panel.tick_params(axis="y", length=0)
             for side in ("top", "right"):
                 panel.spines[side].set_visible(False)
-    return _finish(figure, text, view, "breakdown", at, path, [*(name for name, *_ in have), "step_time_s", "memory_bytes", "status"], axis=axis)
+    data = {name: ((axis,), parts[word]) for name, word, _, _ in have}
+    data |= {"step_time_s": ((axis,), step)} if step is not None else {}
+    data |= {"memory_gb": ((axis,), memory)} if memory is not None else {}
+    return _finish(figure, text, view, "breakdown", at, path, data, axis=axis)
 
 
 def draw_requirements(ds, at=None, path=None, *, facet=None, allow=None, width="column", caption="below"):
@@ -152,7 +155,7 @@ def draw_requirements(ds, at=None, path=None, *, facet=None, allow=None, width="
             for side in ("top", "right"):
                 area.spines[side].set_visible(False)
         areas[-1].set_xlabel("required port (Gb/s)")
-    return _finish(figure, text, view, "requirements", at, path, [*names.values(), "status"], facet=facet)
+    return _finish(figure, text, view, "requirements", at, path, {name: (dims, row if facet else row[0]) for name, row in zip(names.values(), table)}, facet=facet)
 
 
 def _labels(view, axis):

@@ -1,10 +1,11 @@
-"""The verbs about asking, seeing and publishing a saved sweep: query, map, gallery, export."""
+"""The verbs about asking, seeing and publishing a saved sweep: query, map, gallery, export, paper."""
 
 import sys
 
 import click
 
 from .console import allow_option, at_option, cli, say, table_format
+from .errors import StoreError
 
 
 @cli.command()
@@ -116,3 +117,36 @@ def export(store, output, at, allow, **asked):
 
     asked = {key: value for key, value in asked.items() if value is not None}
     click.echo(exports.export(open_store(store), output, at=selections.parse_at(at), allow=allow, **asked))
+
+
+@cli.command()
+@click.argument("store")
+@at_option
+@allow_option
+@click.option("--against", metavar="BUNDLE", help="A bundle made before: same slice, every number compared.")
+@click.option("-o", "--output", required=True, metavar="FOLDER", help="Where the bundle goes.")
+@table_format()
+def paper(store, at, allow, against, output, format):
+    """A bundle for a paper: figures, their data, captions and numbers for LaTeX, methods, config, and a Makefile that checks it.
+
+    \b
+    Example:
+      sweep paper iso-line -o paper
+      sweep paper rerun.zarr -o rerun --against paper
+    """
+    from . import papers, selections, tables
+    from .store import open_store
+
+    slice_at = selections.parse_at(at)
+    if against:
+        slice_at, allow = papers.settings_of(against)
+    parts = papers.paper(open_store(store), output, slice_at, allow)
+    if not against:
+        click.echo(tables.render([{"part": name, "found": found} for name, found in parts], format))
+        return
+    differences = papers.check(against, output)
+    for text in differences:
+        click.echo(text)
+    if differences:
+        raise StoreError(f"{store}: {len(differences)} differences from {against}.")
+    say(f"every number and figure's data as in {against}")

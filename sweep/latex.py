@@ -4,8 +4,8 @@ import math
 
 ROWS = 200  # a table longer than this belongs into a data file
 UNITS = {
-    "s": r"\second", "Gb/s": r"\giga\bit\per\second", "TFLOP/s": r"\tera FLOP\per\second", "GB": r"\giga\byte", "byte": r"\byte",
-    "GB/s": r"\giga\byte\per\second", "us": r"\micro\second", "ms": r"\milli\second", "W": r"\watt", "USD": "USD", "1/s": r"\per\second",
+    "s": r"\second", "Gb/s": r"\giga\bit\per\second", "TFLOP/s": r"\tera\flop\per\second", "GB": r"\giga\byte", "byte": r"\byte",
+    "GB/s": r"\giga\byte\per\second", "us": r"\micro\second", "ms": r"\milli\second", "W": r"\watt", "USD": r"\text{USD}", "1/s": r"\per\second",
 }  # fmt: skip
 _ESCAPES = {"\\": r"\textbackslash{}", **{c: f"\\{c}" for c in "&%$#_{}"}, "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"}
 
@@ -47,6 +47,8 @@ def number(value, digits=4):
         return "{--}"
     if math.isinf(value):
         return r"{$\infty$}" if value > 0 else r"{$-\infty$}"
+    if value == int(value) and abs(value) < 1e7:
+        return str(int(value))
     if value and not 1e-3 <= abs(value) < 1e6:
         return f"{value:.{digits - 1}e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
     shown = float(f"{value:.{digits}g}")

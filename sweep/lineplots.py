@@ -7,6 +7,7 @@ Each draws from any labelled Dataset by names alone.  Axes that are neither draw
 
 import matplotlib
 import numpy as np
+import xarray as xr
 
 from . import drawings, selections
 from .crossings import first_crossing
@@ -71,7 +72,10 @@ def draw_distribution(ds, x, y, at=None, path=None, *, allow=None, width="column
         drawings.set_axis(axes, "x", view, x, view[x].values if numeric else view[x].values.astype(str).astype(object))
         _vertical(axes, view, y, np.concatenate([low, high]))
         axes.legend(loc="best")
-    return _finish(figure, text, view, "distribution", at, path, [y, "status"], x=x, y=y)
+    data = {f"{y}_{word}": ((x,), np.where(kept, 1.0, np.nan)) for word in ("min", "q25", "median", "q75", "max")}
+    for (name, (_, column)), row in zip(data.items(), (low, q1, middle, q3, high)):
+        column[kept] = row
+    return _finish(figure, text, view, "distribution", at, path, data, x=x, y=y)
 
 
 def draw_busbw(ds, at=None, path=None, *, size="size_bytes", y="busbw_gbytes_per_s", lines=None, measured=None, width="column", caption="below"):
@@ -93,7 +97,11 @@ def draw_busbw(ds, at=None, path=None, *, size="size_bytes", y="busbw_gbytes_per
         _vertical(axes, view, y, values)
         if len(keys) > 1:
             axes.legend(loc="best")
-    return _finish(figure, text, view, "busbw", at, path, [y] + [measured] * bool(measured), x=size, y=y)
+    dims = (lines, size) if lines else (size,)
+    data = {y: (dims, values if lines else values[0])}
+    if points is not None:
+        data[measured] = dims, points if lines else points[0]
+    return _finish(figure, text, view, "busbw", at, path, data, x=size, y=y)
 
 
 def _values(view, x, y, lines, over, band, allow):
@@ -142,7 +150,10 @@ def _drawing(view, kind, x, y, lines, keys, values, spread, at, path, knee, widt
             axes.set_ylabel(label)
         if lines:
             axes.legend(loc="best", title=lines.replace("_", " ") if not _is_table(view, lines) else None)
-    return _finish(figure, text, view, kind, at, path, [y, "status"], x=x, y=y, lines=lines)
+    dims = (lines, x) if lines else (x,)
+    shown = {y: values, **({f"{y}_min": spread[0], f"{y}_max": spread[1]} if spread is not None else {})}
+    data = {name: (dims, rows if lines else rows[0]) for name, rows in shown.items()}
+    return _finish(figure, text, view, kind, at, path, data, x=x, y=y, lines=lines)
 
 
 def _mark_knee(axes, x, row, color, marker, view, y, share):
@@ -180,9 +191,12 @@ def _vertical(axes, view, y, values):
     axes.yaxis.label.set_color(INK)
 
 
-def _finish(figure, text, view, kind, at, path, names, **about):
-    names = [name for name in dict.fromkeys(names) if name in view.variables]
-    drawing = Drawing(figure, text, drawings.key_of(view, kind, at, **about), view[names])
+def _finish(figure, text, view, kind, at, path, data, **about):
+    """The Drawing, written to ``path`` if one is given; ``data`` is what was drawn, name -> (dims, values)."""
+    dims = dict.fromkeys(dim for axes, _ in data.values() for dim in axes)
+    labels = {dim: view[dim].values for dim in dims if dim in view.coords}
+    numbers = xr.Dataset({name: (axes, np.asarray(values)) for name, (axes, values) in data.items()}, labels)
+    drawing = Drawing(figure, text, drawings.key_of(view, kind, at, **about), numbers)
     if path is not None:
         drawing.save(path)
     return drawing

@@ -363,4 +363,5 @@ def _caption(view, x, y, color, dashed, at, marks, facet, hatched, note, infinit
 def _data(view, x, y, color, dashed, array):
     """The numbers behind the figure, a small Dataset."""
     names = [name for name in dict.fromkeys((x, y, color, dashed, "status")) if name and name in view.variables]
-    return view[names].reset_coords([name for name in names if name not in view.dims and name in view.coords])
+    data = view[names].reset_coords([name for name in names if name not in view.dims and name in view.coords])
+    return data.drop_vars([name for name in data.coords if name not in data.dims])
