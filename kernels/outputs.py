@@ -133,7 +133,7 @@ class Book:
             second = maximum(second, minimum(largest, value))
             largest = maximum(largest, value)
         both = (largest == float("inf")) & (second == float("inf"))
-        return where(both | (largest == 0.0), 1.0, where(both, 1.0, largest) / where(both, 1.0, maximum(second, 1e-300)))
+        return where(both | (largest == 0.0), 1.0, ratio(where(both, 1.0, largest), where(both, 1.0, second), float("inf")))
 
     # shares and causes
 
