@@ -42,17 +42,20 @@ def block_times(compute, flow, everything):
 
 
 def stages_of(x, compute, forward, backward):
-    blocks = x.layers / x.pp
-    return Stages(blocks * forward, blocks * backward, blocks * compute.block_wgrad_s, compute.embedding_forward_s,
+    """``Stages`` of blocks with these times; host time beside the blocks is half in forward, half in backward."""
+    blocks, host = x.layers / x.pp, compute.stage_host_s / 2.0
+    return Stages(blocks * forward + host, blocks * backward + host, blocks * compute.block_wgrad_s, compute.embedding_forward_s,
                   compute.embedding_backward_s, compute.head_forward_s, compute.head_backward_s)
 
 
 def stages_at(parts, u):
+    """``Stages`` at ``u``, with all exposed traffic of blocks."""
     late = {name: per_block(one, u) for name, one in parts.traffic.items()}
     return stages_of(parts.x, parts.compute, *block_times(parts.compute, (parts.traffic, late), everything=True))
 
 
 def times_of(x, compute, flow, free_step):
+    """``Times`` at infinite link speed; ``flow``: traffic and the exposed seconds of it, ``free_step`` the step without dp."""
     forward, backward = block_times(compute, flow, everything=False)
     stages = stages_of(x, compute, forward, backward)
     apart = x.schedule != ONE_F_ONE_B  # the window is the last weight-gradient pass alone
