@@ -371,6 +371,41 @@ def fsdp_backward(blocks, backward_s, depth, reshard_last):
     return [Candidate(offset, {"a": gathers + more, "r": scatters}) for offset, gathers, scatters in list_]
 
 
+def fsdp_ends(blocks, backward_s, depth, reshard_last, late_s=None, across=False):
+    """Candidates of the end of a sharded backward: blocks, then the root unit.
+
+    Costs ``a`` and ``r`` as in :func:`fsdp_backward`, ``r.root``; with ``across`` the all-reduces of shards ``s`` and
+    ``s.root`` on a second stream (HSDP).  ``late_s``: backward of the embedding, before the root's scatter (None: none).
+    """
+    ends = fsdp_backward(blocks, backward_s, depth, reshard_last)
+    root = {"r.root": 1.0} | ({"s.root": 1.0} if across else {})
+    found = [item._replace(counts=plus(item.counts, root)) for item in ends]
+    if late_s is not None:  # the last block's compute, then the embedding's
+        for index in (0, 1, 2, 5, 6):
+            counts = plus(plus(ends[index].counts, {"r": 1.0}, -1.0), root)
+            found.append(Candidate(ends[index].offset + late_s, counts))
+    if across:
+        rest, more = blocks - 1.0 - depth, where(reshard_last, 1.0, 0.0)
+        found += [item._replace(counts=plus(item.counts, {"s": 1.0, "s.root": 1.0})) for item in ends]
+        for offset, gathers, scatters, shards in ((backward_s, 0.0, 1.0, blocks), (0.0, depth, 1.0, blocks),
+                                                  (backward_s, rest, rest + 1.0, depth + 1.0),
+                                                  (0.0, depth + rest, rest + 1.0, depth + 1.0)):
+            found.append(Candidate(offset, {"a": gathers + more, "r": scatters, "s": shards, "s.root": 1.0}))
+    return found
+
+
+def fsdp_kept_ends(blocks, backward_s, late_s=None, across=False):
+    """The same without gathers: parameters are kept after forward."""
+    root = {"r.root": 1.0} | ({"s.root": 1.0} if across else {})
+    found = [Candidate(blocks * backward_s, {"a": 0.0, "r": 1.0} | root), Candidate(backward_s, {"a": 0.0, "r": blocks} | root)]
+    if late_s is not None:
+        found.append(Candidate(blocks * backward_s + late_s, {"a": 0.0, "r": 0.0} | root))
+    if across:
+        found += [Candidate(offset, {"a": 0.0, "r": scatters, "s": shards, "s.root": 1.0})
+                  for offset, scatters, shards in ((blocks * backward_s, 1.0, 1.0), (backward_s, 1.0, blocks), (backward_s, blocks, 1.0))]
+    return found
+
+
 def no_overlap_s(*seconds):
     """Seconds without any overlap: the sum."""
     return sum(seconds)

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from . import collectives as c
 from .ops import choose, is_concrete, maximum, minimum, positive, where
-from .overlap import Candidate, Cost, Curve, Term, buckets, compute_delay, contended, fsdp_backward, plus
+from .overlap import Candidate, Cost, Curve, Term, buckets, compute_delay, contended, fsdp_ends, fsdp_kept_ends, plus
 from .schedule import ONE_F_ONE_B, slack_s
 
 BUCKETS, SHARDED, RARE = 0, 1, 2
@@ -40,12 +40,18 @@ class Shares(NamedTuple):
 
 def groups(x):
     """Placement of the dense and the experts' data-parallel group, Megatron's order tp -> cp -> ep -> dp -> pp."""
-    pods = None if is_concrete(x.pod_gpus) and x.pod_gpus == 0 else \
-        where(x.pod_gpus > 0, maximum(x.pod_gpus // x.scaleup_domain, 1.0), 1.0)
+    pods = _pods(x)
     dense = c.place(x.dp * x.cp, x.scaleup_domain / x.tp, pods)
     moe = x.at_most("experts") > 0
     experts = c.place(maximum(x.dp * x.cp * x.tp / x.ep, 1.0), x.scaleup_domain / x.ep, pods) if moe else dense
     return Shares(dense, experts, moe)
+
+
+def _pods(x):
+    """Domains of a pod; None: every domain is a pod of its own."""
+    if is_concrete(x.pod_gpus) and x.pod_gpus == 0:
+        return None
+    return where(x.pod_gpus > 0, maximum(x.pod_gpus // x.scaleup_domain, 1.0), 1.0)
 
 
 def way_codes(x):
@@ -264,7 +270,7 @@ def _parameter_gather(x, work, times, net, shares):
         for many, hidden in ((1.0, 0.0), (blocks, later * forward)):  # gathers of a chunk that show, forward that hides them
             found.append(after(first + chunks * hidden, chunks * many))
             found.append(after(first + blocks * forward + (chunks - 1.0) * hidden, (chunks - 1.0) * many + blocks, head=1.0))
-            if not (is_concrete(first) and first == 0):  # the embedding's forward hides all that its chunk gathers
+            if not _absent(first):  # the embedding's forward hides all that its chunk gathers
                 found.append(after((chunks - 1.0) * hidden, (chunks - 1.0) * many))
                 behind = positive(chunks - 2.0)
                 found.append(after(blocks * forward + behind * hidden + where(chunks > 1, 0.0, first),
@@ -309,15 +315,16 @@ def _sharded(x, work, times, net, shares, hop):
     """FSDP: unit = block, gathers and scatters on one stream; the embedding (and a head beside it) is the root unit.
 
     HSDP (``shard_group``): gathers and scatters inside the shard group, then the shards' all-reduce across on a second stream.
+    A backward pass ends with all of them (PyTorch waits in ``finalize_backward``), so every micro-batch pays.
     """
     dense, experts = shares.dense, shares.experts
     across = None
     if x.shard_group is not None:
-        fit = x.scaleup_domain / x.tp
-        across = (c.place(x.dp * x.cp / x.shard_group, fit / x.shard_group),
-                  c.place(maximum(experts.n / _expert_shards(x), 1.0), x.scaleup_domain / x.ep / _expert_shards(x)))
-        dense = c.place(x.shard_group, fit)
-        experts = c.place(minimum(_expert_shards(x), experts.n), x.scaleup_domain / x.ep)
+        fit, pods = x.scaleup_domain / x.tp, _pods(x)
+        across = (c.place(x.dp * x.cp / x.shard_group, fit / x.shard_group, pods),
+                  c.place(maximum(experts.n / _expert_shards(x), 1.0), x.scaleup_domain / x.ep / _expert_shards(x), pods))
+        dense = c.place(x.shard_group, fit, pods)
+        experts = c.place(minimum(_expert_shards(x), experts.n), x.scaleup_domain / x.ep, pods)
     lines = [_gather_algorithms(x, net, group) for group in (dense, experts)]
     root = work.embedding_params + work.head_params * _single(x)
 
@@ -327,31 +334,40 @@ def _sharded(x, work, times, net, shares, hop):
 
     costs = costs_of(x.param_bytes, ("a", "a.root")) | costs_of(x.grad_bytes, ("r", "r.root"))
     blocks, forward, backward = x.layers / x.pp, times.block_forward_s, times.block_window_s
-    gathers = [Candidate(0.0, {"a.root": 1.0, "a": 1.0}), Candidate(-(blocks - 1.0) * forward, {"a.root": 1.0, "a": blocks})]
+    begin, rest = times.stages.first_forward, times.embedding_window_s
+    gathers = [Candidate(-begin, {"a.root": 1.0, "a": 1.0}),
+               Candidate(-begin - (blocks - 1.0) * forward, {"a.root": 1.0, "a": blocks})]
+    if not _absent(begin):  # the embedding's forward hides all gathers of blocks
+        gathers.append(Candidate(0.0, {"a.root": 1.0, "a": 0.0}))
     depth = minimum(x.prefetch, blocks - 1.0)
-    resharded = fsdp_backward(blocks, backward, depth, x.reshard_last_block > 0)
-    kept = [Candidate(blocks * backward, {"a": 0.0, "r": 1.0}), Candidate(backward, {"a": 0.0, "r": blocks})]
-    kept += kept[:1] * (len(resharded) - len(kept))
-    ends = resharded if is_concrete(x.reshard_after_forward) and x.reshard_after_forward else \
-        [_chosen(x.reshard_after_forward, {0: no, 1: yes}) for no, yes in zip(kept, resharded)]
     resharding = where(x.reshard_after_forward > 0, 1.0, 0.0)
-    again = blocks - where(x.reshard_last_block > 0, 0.0, 1.0)
-    served = {"a": blocks + resharding * again, "a.root": 1.0, "r": blocks, "r.root": 1.0}
+    served = {"a": blocks + resharding * (blocks - 1.0), "a.root": 1.0, "r": blocks, "r.root": 1.0}
     sustained = [Candidate(-forward, {"a": 1.0}), Candidate(-backward, {"a": resharding, "r": 1.0})]
     if across is not None:
         reduce_ = [c.selected(c.all_reduce(group, net), x.algorithm, net, x.codes("algorithm")) for group in across]
         costs["s"] = _pair(shares, *reduce_, x.grad_bytes * work.block_params / x.shard_group,
                            x.grad_bytes * work.block_expert_params / _expert_shards(x))
-        ends = [item._replace(counts=plus(item.counts, {"s": 1.0})) for item in ends]
-        ends += [Candidate(backward, {"r": 1.0, "s": blocks}), Candidate(0.0, {"a": depth * resharding, "r": 1.0, "s": blocks})]
-        served["s"] = blocks
+        costs["s.root"] = Cost(((reduce_[0], x.grad_bytes * root / x.shard_group),))
+        served |= {"s": blocks, "s.root": 1.0}
         sustained.append(Candidate(-backward, {"s": 1.0}))
-    window = blocks * backward + times.embedding_window_s
-    scatters = [item._replace(offset=item.offset - window, counts=plus(item.counts, {"r.root": 1.0})) for item in ends]
-    scatters.append(Candidate(0.0, {"r.root": 1.0}))
+    late = rest if not _absent(rest) else None
+    ways_ = {1: lambda: fsdp_ends(blocks, backward, depth, x.reshard_last_block > 0, late, across is not None),
+             0: lambda: fsdp_kept_ends(blocks, backward, late, across is not None)}
+    if is_concrete(x.reshard_after_forward):
+        ends = ways_[int(x.reshard_after_forward)]()
+    else:
+        resharded, kept = ways_[1](), ways_[0]()
+        kept += kept[:1] * (len(resharded) - len(kept))
+        ends = [_chosen(x.reshard_after_forward, {0: no, 1: yes}) for no, yes in zip(kept, resharded)]
+    window = blocks * backward + rest
+    scatters = [item._replace(offset=item.offset - window) for item in ends]
     every = x.micro_batches + x.pp - 1.0
     each = {name: count * x.micro_batches for name, count in served.items()}
     return Way([Term(gathers, every), Term(scatters, every)], [each], [Term(sustained)], costs)
+
+
+def _absent(seconds):
+    return is_concrete(seconds) and seconds == 0
 
 
 def _expert_shards(x):

@@ -92,6 +92,18 @@ def _design(rng, kind, calibrated):
         row.update(experts=pick([8, 64]), top_k=pick([1, 2, 8]), shared_experts=pick([0, 1]), expert_ffn=pick([1024, 4096]),
                    dense_layers=pick([0, 0, 1]), ep=pick([1, 2, 8]), ep_overlap_chunks=pick([1, 1, 4]), node_limit=pick([0, 0, 1, 4]),
                    dispatch_bytes=pick([1, 2]))
+    slow = rng.random()
+    if kind == "context" and slow < 0.6:  # designs in which the port of cp, ep or pp is the bottleneck
+        row.update(cp=pick([4, 8]), tp=1, scaleup_domain=pick([1, 2]), link_gbps=_log(rng, 5, 50), seq_len=2048, dp=pick([1, 2]))
+    elif kind == "experts" and slow < 0.5:
+        row.update(ep=8, scaleup_domain=pick([1, 2]), link_gbps=_log(rng, 20, 200), tp=1, top_k=8, micro_batch=4, dp=8, expert_ffn=1024)
+    elif kind == "pipeline" and slow < 0.3:
+        row.update(tp=1, link_gbps=_log(rng, 5, 25), micro_batch=4, scaleup_domain=1, dp=1, layers=row["pp"])
+        blocks = 1
+    elif kind == "plain" and slow < 0.3:  # ... or the update
+        row.update(seq_len=128, micro_batch=1, micro_batches=1, dp=1, cp=1, tp=1, hbm_gbytes_per_s=300, peak_tflops=2250, vocab=0)
+        m = 1
+    row["shard_group"] = row["dp"] * row["cp"] if kind != "hsdp" else row["shard_group"]
     if kind == "contention":
         row.update(overlap_slowdown=rng.random(), comm_slowdown=pick([0.0, rng.random()]))
     if kind == "rare":
@@ -107,3 +119,36 @@ def _design(rng, kind, calibrated):
 def floats(low, high):
     """Positive numbers spread over their orders of magnitude."""
     return st.floats(0, 1).map(lambda x: low * (high / low) ** x)
+
+
+def broken(seed, count):
+    """Designs of which most cannot run, each for a reason drawn at random (others may follow from it); ``gpus`` in place of ``dp``."""
+    rng = random.Random(f"broken {seed}")
+    rows = [_design(rng, KINDS[k % len(KINDS)], False) for k in range(count)]
+    for k, row in enumerate(rows):
+        row["gpus"] = row.pop("dp") * row["tp"] * row["cp"] * row["pp"]
+        _break(rng, row, ("ok", "gpus", "heads", "layers", "batch", "experts", "schedule", "shard_group", "contention", "memory")[k % 10])
+    return {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
+
+
+def _break(rng, row, reason):
+    if reason == "gpus":
+        row["gpus"] += 1 if row["gpus"] > 1 else 0.5
+    elif reason == "heads":
+        row["tp"] = rng.choice([3, 7])
+        row["gpus"] *= row["tp"]
+    elif reason == "layers":
+        row.update(pp=2, layers=2 * rng.randint(0, 2) + 1, gpus=2 * row["gpus"])
+    elif reason == "batch":
+        row["micro_batches"] = rng.choice([0.5, 1.5, 2.25])
+    elif reason == "experts":
+        row.update(rng.choice([dict(ep=3), dict(experts=4, top_k=8), dict(ep=2, experts=0, top_k=0)]))
+    elif reason == "schedule":
+        row.update(rng.choice([dict(pp=2, vpp=2, layers=4, micro_batches=3), dict(schedule=2, pp=3, layers=3), dict(pp=1, vpp=2, layers=2)]))
+        row["gpus"] *= row["pp"]
+    elif reason == "shard_group":
+        row["shard_group"] = row["shard_group"] * 2 + 1
+    elif reason == "contention":
+        row.update(overlap_slowdown=1.5, comm_slowdown=rng.choice([0.7, 1.0]))
+    elif reason == "memory":
+        row["hbm_gb"] = 1

@@ -22,7 +22,7 @@ class Design(NamedTuple):
     forward_s: float
     backward_s: float
     weight_s: float  # weight-gradient part of backward
-    port_s: float  # part of backward in which other traffic has the port
+    port_s: tuple  # parts of forward and backward in which other traffic has the port
     embedding_s: tuple
     head_s: tuple
     hop_s: float
@@ -126,7 +126,7 @@ def _pipeline_end(d, reducing):
 def _rates(d):
     if d.slowdown or d.comm_slowdown:
         return contention(d.slowdown, d.comm_slowdown, [(("gpu", i), ("comm", i)) for i in range(d.stages)])
-    if d.port_s:
+    if d.port_s[1]:
         return yielding([(("comm", i), ("port", i)) for i in range(d.stages)])
     return None
 
@@ -134,13 +134,13 @@ def _rates(d):
 def _last_pass(d, stage, chunk, embedding, head):
     """The pass that makes the last micro-batch's gradients, in slices; traffic that has the port stands between blocks."""
     split = d.schedule == "zb-h1"
-    block_s = d.weight_s if split else d.backward_s - d.port_s
+    block_s = d.weight_s if split else d.backward_s - d.port_s[1]
     block = (d.block_bytes, block_s, d.expert_bytes)
     segments = [(d.head_bytes, d.head_s[1] / (2 if split else 1), 0.0)] * head + [block] * d.blocks
     segments += [(d.embedding_bytes, d.embedding_s[1], 0.0)] * embedding
     alone = d.first_only and (stage > 0 or chunk > 0)
     slices = one_bucket(segments) if alone else cut_buckets(segments, d.bucket_bytes, d.first_bucket_bytes)
-    if not d.port_s:
+    if not d.port_s[1]:
         return slices
     result, passed = [], 0
     for seconds, bucket in slices:
@@ -148,7 +148,7 @@ def _last_pass(d, stage, chunk, embedding, head):
         if bucket is None:  # a segment ends
             passed += 1
             if head < passed <= head + d.blocks:
-                result.append((d.port_s, "port"))
+                result.append((d.port_s[1], "port"))
     return result
 
 
@@ -202,12 +202,17 @@ def _sharded_end(d, moving):
     def send(seconds, stream, after):
         return graph.task(seconds if moving else 0.0, stream, after)
 
+    def block(seconds, port, needed):
+        """A block's compute, then its other traffic on the port, which goes before gathers and scatters."""
+        computed = graph.task(seconds - port, "gpu", [needed])
+        return graph.task(0.0, "gpu", [graph.task(port, "port", [computed])]) if port else computed
+
     for _ in range(d.micro_batches):
         needed = send(d.root_gather_s, "comm", [task])
         task = graph.task(d.embedding_s[0], "gpu", [needed])
         for _ in range(count):
             needed = send(d.block_gather_s, "comm", [])
-            task = graph.task(d.forward_s, "gpu", [needed])
+            task = block(d.forward_s, d.port_s[0], needed)
         task = graph.task(d.head_s[0] + d.head_s[1], "gpu")
         begin, issued = task, 0
         gathered = [None] * count
@@ -216,12 +221,12 @@ def _sharded_end(d, moving):
                 if d.reshard_after_forward and (issued > 0 or d.reshard_last_block):
                     gathered[issued] = send(d.block_gather_s, "comm", [begin])
                 issued += 1
-            task = graph.task(d.backward_s, "gpu", [gathered[number]])
+            task = block(d.backward_s, d.port_s[1], gathered[number])
             send(d.across_s, "across", [send(d.block_scatter_s, "comm", [task])])
         task = graph.task(d.embedding_s[1], "gpu")
         # the end of a backward pass waits for all of them (PyTorch's finalize_backward)
         task = send(d.root_across_s, "across", [send(d.root_scatter_s, "comm", [task])])
-    return max(graph.run())
+    return max(graph.run(yielding([("comm", "port"), ("across", "port")]) if moving and any(d.port_s) else None))
 
 
 # -- DiLoCo ------------------------------------------------------------------------------------------------------------
