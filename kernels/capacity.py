@@ -55,7 +55,8 @@ class Order(NamedTuple):
 
 
 def erlang_c(servers, load):
-    """Probability of waiting in M/M/c with ``load`` = arrival rate times service time, below ``servers`` (real numbers allowed).
+    """Probability of waiting in M/M/c with ``load`` = arrival rate times service time, below ``servers`` (real
+    numbers allowed).
 
     1/C = rho + (1 - rho) I with I = integral of exp(-t) (1 + t/load)^servers, the inverse of Erlang's loss: a smooth
     peak of width sqrt(servers) at servers - load, so 64 Gauss points suffice (relative error below 1e-9, tested to
@@ -128,7 +129,9 @@ def highest_utilisation(gpus, target, which="mean", **mix):
 
 
 def gpus_needed(demand, target, which="mean", node=8, **mix):
-    """Accelerators, whole nodes, on which a demand of busy accelerators waits no longer than ``target`` job durations."""
+    """Accelerators, whole nodes, on which a demand of busy accelerators waits no longer than ``target`` job
+    durations.
+    """
     low = 0.0 * (demand + target) + demand
     high = 16.0 * (demand + mix.get("gang", 1.0) * (1.0 + mix.get("gang_cv", 0.0) ** 2) + node) + 0.0 * target
     for _ in range(50):
@@ -154,17 +157,23 @@ def order(busy_gpus, growth, owned, target, forecast_cv=0.1, confidence=0.9, usd
 
 def pooled(demands, target, **mix):
     """(shared, dedicated) accelerators for the same target wait: one pool for all ``demands``, or one for each."""
-    return gpus_needed(float(sum(demands)), target, **mix), sum(gpus_needed(float(demand), target, **mix) for demand in demands)
+    return gpus_needed(float(sum(demands)), target, **mix), sum(
+        gpus_needed(float(demand), target, **mix) for demand in demands
+    )
 
 
-def fleet(peak_requests_per_s, seconds_per_request, concurrency, target_p99_s, headroom=0.0, arrival_cv=1.0, service_cv=1.0):
+def fleet(
+    peak_requests_per_s, seconds_per_request, concurrency, target_p99_s, headroom=0.0, arrival_cv=1.0, service_cv=1.0
+):
     """Replicas of a serving fleet: the p99 of the time a request waits for a place stays within ``target_p99_s``.
 
     A replica serves ``concurrency`` requests at once, each for ``seconds_per_request``; ``headroom`` is demand above
     the peak (0.3: thirty per cent) for failures and forecast.
     """
     load = peak_requests_per_s * (1.0 + headroom) * seconds_per_request
-    places = gpus_needed(load, target_p99_s / seconds_per_request, "p99", node=concurrency, arrival_cv=arrival_cv, service_cv=service_cv)
+    places = gpus_needed(
+        load, target_p99_s / seconds_per_request, "p99", node=concurrency, arrival_cv=arrival_cv, service_cv=service_cv
+    )
     return places / concurrency
 
 

@@ -157,7 +157,9 @@ def network(x):
 
 
 def ports_bought(found, radix):
-    """Ports of the switches that are bought: all of them, but those in use where one switch is enough (smaller ones are sold)."""
+    """Ports of the switches that are bought: all of them, but those in use where one switch is enough (smaller ones
+    are sold).
+    """
     return ops.where(found.tiers == 1, found.ports, found.switches * radix)
 
 
@@ -171,7 +173,9 @@ def network_usd(x, built=None):
 
 
 def network_watts(x, built=None):
-    """Power of the switches, optics and NICs of a network (of ``x``): in watts, for all accelerators, without cooling."""
+    """Power of the switches, optics and NICs of a network (of ``x``): in watts, for all accelerators, without
+    cooling.
+    """
     found, _, speed, radix = built or network(x)
     switches = ports_bought(found, radix) * speed * x.switch_watts_per_gbps
     optics = found.cables * speed * x.optics_watts_per_gbps

@@ -51,7 +51,7 @@ class Serving(NamedTuple):
     serving_memory_bytes: object
 
 
-# -- plain numbers ----------------------------------------------------------------------------------------------------------
+# -- plain numbers -----------------------------------------------------------------------------------------------------
 
 
 def expert_exchange_s(tokens, experts, hidden, dispatch_bytes, combine_bytes, bytes_per_s, latency_s=0.0):
@@ -70,12 +70,14 @@ def kv_transfer_s(prompt_tokens, bytes_per_token, bytes_per_s):
 
 
 def token_all_reduce_s(batch, hidden, tp, bytes_per_s, latency_s, steps=None):
-    """Seconds of one all-reduce of a decoded token's activations: ring, 2 (tp - 1) steps unless ``steps`` says otherwise."""
+    """Seconds of one all-reduce of a decoded token's activations: ring, 2 (tp - 1) steps unless ``steps`` says
+    otherwise.
+    """
     steps = 2 * (tp - 1) if steps is None else steps
     return steps * latency_s + 2 * (tp - 1) / tp * batch * hidden * ACTIVATION_BYTES / bytes_per_s
 
 
-# -- the model ----------------------------------------------------------------------------------------------------------------
+# -- the model ---------------------------------------------------------------------------------------------------------
 
 
 def serve(x):
@@ -110,7 +112,9 @@ def serve(x):
     spare = where(alternate, block + tensor.seconds(rows, 0.0), window * block)
     prompt_spare = where(alternate, alone, window * alone)
     moe = maximum(held.moe_share, 1e-9)
-    weights = x.layers / x.pp * (held.block_params + held.block_expert_params) + held.embedding_params + held.head_params
+    weights = (
+        x.layers / x.pp * (held.block_params + held.block_expert_params) + held.embedding_params + held.head_params
+    )
     return Serving(
         decode_time_s=decode,
         decode_compute_s=together * (x.layers * block + head),
@@ -142,7 +146,9 @@ def kv_bytes_per_token(x):
 
 
 class _Exchange(NamedTuple):
-    """Collectives of a block: each of ``messages`` lists its algorithms and its bytes per token; none: nothing is sent."""
+    """Collectives of a block: each of ``messages`` lists its algorithms and its bytes per token; none: nothing is
+    sent.
+    """
 
     messages: tuple
     crosses: object
@@ -154,7 +160,10 @@ class _Exchange(NamedTuple):
     def requirement(self, tokens, budget):
         """bytes/s on the port at which every message keeps its share (by bytes) of ``budget``; inf where none does."""
         total = sum(each for _, each in self.messages)
-        rates = [minimum(*(_rate(line, tokens * each, budget * each / total) for line in lines)) for lines, each in self.messages]
+        rates = [
+            minimum(*(_rate(line, tokens * each, budget * each / total) for line in lines))
+            for lines, each in self.messages
+        ]
         return where(self.crosses, maximum(*rates), 0.0) if rates else 0.0
 
 

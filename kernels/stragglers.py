@@ -1,4 +1,5 @@
-"""Stragglers and failures: what synchronous steps lose because every rank waits for the slowest, and the job for the unlucky.
+"""Stragglers and failures: what synchronous steps lose because every rank waits for the slowest, and the job for the
+unlucky.
 
 A step ends when its slowest rank does.  With N independent ranks of mean 1 and coefficient of variation c the
 expected step is
@@ -15,7 +16,9 @@ hosts, arXiv 2402.15627).
 Failures come at a constant rate per accelerator; each costs a restart and the work since the last checkpoint.
 """
 
-from math import erfc, exp as exp_of, log, pi, sqrt as sqrt_of
+from math import erfc, log, pi
+from math import exp as exp_of
+from math import sqrt as sqrt_of
 
 import numpy as np
 
@@ -30,11 +33,14 @@ HOURS_PER_YEAR = 365.25 * 24.0
 
 def _gauss(low, high, count):
     nodes, weights = np.polynomial.legendre.leggauss(count)
-    return [((low + high + (high - low) * node) / 2.0, (high - low) / 2.0 * weight) for node, weight in zip(nodes, weights)]
+    return [
+        ((low + high + (high - low) * node) / 2.0, (high - low) / 2.0 * weight) for node, weight in zip(nodes, weights)
+    ]
 
 
 _POINTS = [  # normal variate, weight times density, log of the distribution function
-    (z, weight * exp_of(-z * z / 2.0) / sqrt_of(2.0 * pi), log(erfc(-z / sqrt_of(2.0)) / 2.0)) for z, weight in _gauss(-6.0, 8.0, 160)
+    (z, weight * exp_of(-z * z / 2.0) / sqrt_of(2.0 * pi), log(erfc(-z / sqrt_of(2.0)) / 2.0))
+    for z, weight in _gauss(-6.0, 8.0, 160)
 ]
 
 
@@ -56,7 +62,9 @@ def slowdown(ranks, cv, tail=NORMAL):
 
 
 def harmonic(ranks):
-    """Expected largest of ``ranks`` exponentials of mean 1: 1 + 1/2 + ... + 1/ranks (asymptotic series, 1e-3 at 1, 1e-6 at 3)."""
+    """Expected largest of ``ranks`` exponentials of mean 1: 1 + 1/2 + ... + 1/ranks (asymptotic series, 1e-3 at 1,
+    1e-6 at 3).
+    """
     return LN2 * ops.log2(ranks) + EULER + 0.5 / ranks - 1.0 / (12.0 * ranks**2) + 1.0 / (120.0 * ranks**4)
 
 

@@ -27,53 +27,102 @@ class Mix(NamedTuple):
     def arguments(self):
         """What kernels/capacity.py takes."""
         if len(self.gangs) != len(self.shares) or not self.gangs:
-            raise SweepError(f"gangs and shares need one length, but there are {len(self.gangs)} and {len(self.shares)}.")
+            raise SweepError(
+                f"gangs and shares need one length, but there are {len(self.gangs)} and {len(self.shares)}."
+            )
         gang, gang_cv, smallest = capacity.mix_of(self.gangs, self.shares)
-        return {"gang": gang, "gang_cv": gang_cv, "smallest": smallest, "arrival_cv": self.arrival_cv, "service_cv": self.duration_cv}
+        return {
+            "gang": gang,
+            "gang_cv": gang_cv,
+            "smallest": smallest,
+            "arrival_cv": self.arrival_cv,
+            "service_cv": self.duration_cv,
+        }
 
 
-def waits(gpus, mix=Mix(), utilisations=UTILISATIONS, usd_per_gpu_hour=2.0):
+USUAL = Mix()  # gangs of one node, a day each, arrivals and durations at random
+
+
+def waits(gpus, mix=USUAL, utilisations=UTILISATIONS, usd_per_gpu_hour=2.0):
     """Rows: utilisation, waits in hours, and dollars per busy GPU hour, up to what the gangs allow."""
     _check(gpus, mix)
     rows = []
     for busy in utilisations:
         found = capacity.waiting(float(gpus), busy, **mix.arguments())
-        rows.append({"utilisation": busy, "waiting_jobs": f"{found.probability:.1%}", "wait_hours": found.mean * mix.job_hours,
-                     "wait_p99_hours": found.p99 * mix.job_hours, "idle_gpus": gpus * (1 - busy), "usd_per_busy_gpu_hour": usd_per_gpu_hour / busy})
+        rows.append(
+            {
+                "utilisation": busy,
+                "waiting_jobs": f"{found.probability:.1%}",
+                "wait_hours": found.mean * mix.job_hours,
+                "wait_p99_hours": found.p99 * mix.job_hours,
+                "idle_gpus": gpus * (1 - busy),
+                "usd_per_busy_gpu_hour": usd_per_gpu_hour / busy,
+            }
+        )
     return rows
 
 
-def limits(gpus, target_hours, mix=Mix()):
-    """Highest utilisation at which the mean and the p99 wait stay within ``target_hours``, and where the queue never ends."""
+def limits(gpus, target_hours, mix=USUAL):
+    """Highest utilisation at which the mean and the p99 wait stay within ``target_hours``, and where the queue never
+    ends.
+    """
     _check(gpus, mix)
     target, arguments = target_hours / mix.job_hours, mix.arguments()
     gang = {name: arguments[name] for name in ("gang", "gang_cv", "smallest")}
-    return {"mean": float(capacity.highest_utilisation(float(gpus), target, "mean", **arguments)),
-            "p99": float(capacity.highest_utilisation(float(gpus), target, "p99", **arguments)),
-            "endless": float(capacity.usable_gpus(float(gpus), **gang)) / gpus}
+    return {
+        "mean": float(capacity.highest_utilisation(float(gpus), target, "mean", **arguments)),
+        "p99": float(capacity.highest_utilisation(float(gpus), target, "p99", **arguments)),
+        "endless": float(capacity.usable_gpus(float(gpus), **gang)) / gpus,
+    }
 
 
-def order(busy_gpus, growth, owned, target_hours, mix=Mix(), forecast_cv=0.1, confidence=0.9, usd_per_gpu_hour=2.0, which="mean"):
+def order(
+    busy_gpus,
+    growth,
+    owned,
+    target_hours,
+    mix=USUAL,
+    forecast_cv=0.1,
+    confidence=0.9,
+    usd_per_gpu_hour=2.0,
+    which="mean",
+):
     """The ``capacity.Order`` for next quarter, for a target wait in hours."""
-    return capacity.order(float(busy_gpus), growth, owned, target_hours / mix.job_hours, forecast_cv, confidence, usd_per_gpu_hour, which, **mix.arguments())
+    return capacity.order(
+        float(busy_gpus),
+        growth,
+        owned,
+        target_hours / mix.job_hours,
+        forecast_cv,
+        confidence,
+        usd_per_gpu_hour,
+        which,
+        **mix.arguments(),
+    )
 
 
-def pools(demands, target_hours, mix=Mix()):
+def pools(demands, target_hours, mix=USUAL):
     """(shared, dedicated) accelerators for several teams' demands of busy accelerators at the same target wait."""
     return capacity.pooled(demands, target_hours / mix.job_hours, **mix.arguments())
 
 
-def words(gpus, target_hours, mix=Mix()):
+def words(gpus, target_hours, mix=USUAL):
     """The ceiling and what sets it, in a few sentences."""
     found = limits(gpus, target_hours, mix)
     gangs = " / ".join(f"{gang:g}" for gang in mix.gangs)
-    text = [f"{gpus:,} accelerators, gangs of {gangs}, jobs of {mix.job_hours:g} h (variation {mix.duration_cv:g}), arrivals of variation {mix.arrival_cv:g}.",
-            f"The mean wait stays within {target_hours:g} h up to a utilisation of {found['mean']:.0%}, and 99 % of jobs wait less than that up to {found['p99']:.0%}."]
+    text = [
+        f"{gpus:,} accelerators, gangs of {gangs}, jobs of {mix.job_hours:g} h (variation {mix.duration_cv:g}), arrivals of variation {mix.arrival_cv:g}.",
+        f"The mean wait stays within {target_hours:g} h up to a utilisation of {found['mean']:.0%}, and 99 % of jobs wait less than that up to {found['p99']:.0%}.",
+    ]
     if found["endless"] < 0.995:
-        text.append(f"Beyond {found['endless']:.0%} the queue never ends: served in order, a large gang at the head leaves the accelerators idle that "
-                    f"it has gathered so far. Letting small jobs pass (backfilling) lifts that.")
+        text.append(
+            f"Beyond {found['endless']:.0%} the queue never ends: served in order, a large gang at the head leaves the accelerators idle that "
+            f"it has gathered so far. Letting small jobs pass (backfilling) lifts that."
+        )
     double = limits(2 * gpus, target_hours, mix)["mean"]
-    text.append(f"Twice as many accelerators with twice the jobs could run at {double:.0%}: a shared pool needs fewer than its parts.")
+    text.append(
+        f"Twice as many accelerators with twice the jobs could run at {double:.0%}: a shared pool needs fewer than its parts."
+    )
     return " ".join(text)
 
 
@@ -82,7 +131,7 @@ def _check(gpus, mix):
         raise SweepError(f"gangs: {max(mix.gangs):g} accelerators are more than the {gpus:g} there are.")
 
 
-def dataset(gpus, utilisations, mix=Mix()):
+def dataset(gpus, utilisations, mix=USUAL):
     """Mean and p99 wait in hours over pool sizes and utilisations, for a figure."""
     import xarray as xr
 
@@ -90,8 +139,20 @@ def dataset(gpus, utilisations, mix=Mix()):
     found = capacity.waiting(sizes[:, None], busy[None, :], **mix.arguments())
     hours = {"units": "h"}
     return xr.Dataset(
-        {"wait_hours": (("gpus", "utilisation"), found.mean * mix.job_hours, hours | {"long_name": "mean wait of a job"}),
-         "wait_p99_hours": (("gpus", "utilisation"), found.p99 * mix.job_hours, hours | {"long_name": "wait that 99 % of jobs stay below"})},
-        {"gpus": ("gpus", sizes, {"long_name": "accelerators", "units": "1"}),
-         "utilisation": ("utilisation", busy, {"long_name": "utilisation", "units": "1"})},
+        {
+            "wait_hours": (
+                ("gpus", "utilisation"),
+                found.mean * mix.job_hours,
+                hours | {"long_name": "mean wait of a job"},
+            ),
+            "wait_p99_hours": (
+                ("gpus", "utilisation"),
+                found.p99 * mix.job_hours,
+                hours | {"long_name": "wait that 99 % of jobs stay below"},
+            ),
+        },
+        {
+            "gpus": ("gpus", sizes, {"long_name": "accelerators", "units": "1"}),
+            "utilisation": ("utilisation", busy, {"long_name": "utilisation", "units": "1"}),
+        },
     )

@@ -8,8 +8,16 @@ from .console import at_option, cli, say, table_format
 @cli.command()
 @click.option("--gpus", type=click.IntRange(1), required=True, help="Accelerators.")
 @click.option("--link-gbps", type=float, default=400.0, show_default=True, help="Port per accelerator, Gb/s.")
-@click.option("--networks", default="all", show_default=True, help="all, compute, or some of storage,in-band,out-of-band.")
-@click.option("--set", "settings", multiple=True, metavar="NAME=VALUE", help="An input: fabric_design, planes, prices, ... Repeatable.")
+@click.option(
+    "--networks", default="all", show_default=True, help="all, compute, or some of storage,in-band,out-of-band."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="An input: fabric_design, planes, prices, ... Repeatable.",
+)
 @click.option("--draw", metavar="FILE", help="Draw the topology: .svg, .png or .pdf.")
 @table_format()
 def fabric(gpus, link_gbps, networks, settings, draw, format):
@@ -39,9 +47,15 @@ def fabric(gpus, link_gbps, networks, settings, draw, format):
 @at_option
 @click.option("--draw", metavar="FILE", help="Draw cost over the port, a line per accelerator (or --lines).")
 @click.option("--lines", metavar="AXIS", default="accelerator", show_default=True, help="The lines of --draw.")
-@click.option("--map", "map_path", metavar="FILE", help="Draw a map of the cheapest port over the two axes that are left.")
-@click.option("--flat", type=float, default=0.01, show_default=True, help="Share of the least cost within which ports are equal.")
-@click.option("--allow", multiple=True, metavar="REASON", help="A reason of status that does not disqualify. Repeatable.")
+@click.option(
+    "--map", "map_path", metavar="FILE", help="Draw a map of the cheapest port over the two axes that are left."
+)
+@click.option(
+    "--flat", type=float, default=0.01, show_default=True, help="Share of the least cost within which ports are equal."
+)
+@click.option(
+    "--allow", multiple=True, metavar="REASON", help="A reason of status that does not disqualify. Repeatable."
+)
 @table_format()
 def economics(store, at, draw, lines, map_path, flat, allow, format):
     """The port at which a token costs least, the flat region around it, and what the next Gb/s is worth.
@@ -89,7 +103,9 @@ def serve(inputs, format):
     given = _settings(inputs)
     for name in ("model", "accelerator"):
         if name not in given:
-            raise SpecError(f"sweep serve: no {name}. Write {name}=..., such as sweep serve model=llama-3-70b accelerator=h100.")
+            raise SpecError(
+                f"sweep serve: no {name}. Write {name}=..., such as sweep serve model=llama-3-70b accelerator=h100."
+            )
     model, accelerator = given.pop("model"), given.pop("accelerator")
     rows = servings.patterns(model, accelerator, **given)
     say(servings.words(model, accelerator, rows, **given))
@@ -101,15 +117,34 @@ def serve(inputs, format):
 @click.option("--gangs", default="8", show_default=True, help="Accelerators that jobs ask for, such as 8,64,256.")
 @click.option("--shares", help="Share of jobs of each gang, such as 6,3,1.  [default: equal]")
 @click.option("--job-hours", type=float, default=24.0, show_default=True, help="Mean duration of a job.")
-@click.option("--duration-cv", type=float, default=1.0, show_default=True, help="Variation of durations (0: all equal).")
+@click.option(
+    "--duration-cv", type=float, default=1.0, show_default=True, help="Variation of durations (0: all equal)."
+)
 @click.option("--arrival-cv", type=float, default=1.0, show_default=True, help="Variation of arrivals (1: at random).")
 @click.option("--target-hours", type=float, default=4.0, show_default=True, help="Wait that is still acceptable, mean.")
 @click.option("--busy", type=float, help="Accelerators busy on average today: what to order for next quarter.")
-@click.option("--growth", type=float, default=0.0, show_default=True, help="Expected growth of that demand (0.3: 30 %).")
+@click.option(
+    "--growth", type=float, default=0.0, show_default=True, help="Expected growth of that demand (0.3: 30 %)."
+)
 @click.option("--forecast-cv", type=float, default=0.1, show_default=True, help="How uncertain the forecast is.")
-@click.option("--usd-per-gpu-hour", type=float, default=2.0, show_default=True, help="What an hour costs, used or idle.")
+@click.option(
+    "--usd-per-gpu-hour", type=float, default=2.0, show_default=True, help="What an hour costs, used or idle."
+)
 @table_format()
-def capacity(gpus, gangs, shares, job_hours, duration_cv, arrival_cv, target_hours, busy, growth, forecast_cv, usd_per_gpu_hour, format):
+def capacity(
+    gpus,
+    gangs,
+    shares,
+    job_hours,
+    duration_cv,
+    arrival_cv,
+    target_hours,
+    busy,
+    growth,
+    forecast_cv,
+    usd_per_gpu_hour,
+    format,
+):
     """How full a cluster may run, how long jobs wait, and how many accelerators to order.
 
     \b
@@ -125,8 +160,10 @@ def capacity(gpus, gangs, shares, job_hours, duration_cv, arrival_cv, target_hou
     say(capacities.words(gpus, target_hours, mix))
     if busy is not None:
         found = capacities.order(busy, growth, gpus, target_hours, mix, forecast_cv, usd_per_gpu_hour=usd_per_gpu_hour)
-        say(f"For next quarter have {found.gpus:,.0f}: order {found.to_order:,.0f}. They will be {found.utilisation:.0%} busy; "
-            f"the idle ones cost {found.idle_usd_per_month:,.0f} USD a month.")
+        say(
+            f"For next quarter have {found.gpus:,.0f}: order {found.to_order:,.0f}. They will be {found.utilisation:.0%} busy; "
+            f"the idle ones cost {found.idle_usd_per_month:,.0f} USD a month."
+        )
     click.echo(tables.render(capacities.waits(gpus, mix, usd_per_gpu_hour=usd_per_gpu_hour), format))
 
 

@@ -1,8 +1,8 @@
 """Pictures of more or less: the cost of a token over the port, and maps of the port at which it is least.
 
-``draw_costs`` shows every line relative to its own least cost, up to twice that, with the least marked and the ports within 1 %
-of it drawn thick: how wrong one may be.  ``draw_ports`` is the map; over tokens per domain and achieved FLOP/s it is the headline
-map once more, in dollars.
+``draw_costs`` shows every line relative to its own least cost, up to twice that, with the least marked and the ports
+within 1 % of it drawn thick: how wrong one may be.  ``draw_ports`` is the map; over tokens per domain and achieved
+FLOP/s it is the headline map once more, in dollars.
 """
 
 import matplotlib

@@ -47,14 +47,16 @@ def best_ports(ds, flat=FLAT, at=None, allow=None):
         "flat_high_link_gbps": variable(links[high], "Gb/s", f"fastest port within {flat:.0%} of the least cost"),
         "usd_per_million_tokens": variable(least, "USD", "least cost of a million tokens"),
     }
-    more = {name: view[name] for name in view.data_vars if LINK not in view[name].dims and set(view[name].dims) <= set(dims)}
+    more = {
+        name: view[name] for name in view.data_vars if LINK not in view[name].dims and set(view[name].dims) <= set(dims)
+    }
     coords = {name: coord for name, coord in costs.coords.items() if LINK not in coord.dims}
     return xr.Dataset(more | found, coords, dict(ds.attrs))
 
 
 def relative(ds, at=None, allow=None):
     """The cost of a token at every port over the least of its combination: ``relative_cost``, for figures."""
-    costs, view = _costs(ds, at, allow)
+    costs, _view = _costs(ds, at, allow)
     shown = (costs / costs.min(LINK)).assign_attrs(units="1", long_name="cost of a token over the least")
     return xr.Dataset({"relative_cost": shown}, attrs=dict(ds.attrs))
 
@@ -79,14 +81,24 @@ def next_gbps(ds, at=None, allow=None):
     coords[LINK] = (LINK, links[:-1], dict(costs[LINK].attrs))
     coords["next_link_gbps"] = (LINK, links[1:], {"units": "Gb/s", "long_name": "the next port"})
     found = {
-        "worth_usd_per_gbps": (costs.dims, worth, {"units": "USD", "long_name": "worth of one more Gb/s per accelerator"}),
-        "price_usd_per_gbps": (costs.dims, price, {"units": "USD", "long_name": "price of one more Gb/s per accelerator"}),
+        "worth_usd_per_gbps": (
+            costs.dims,
+            worth,
+            {"units": "USD", "long_name": "worth of one more Gb/s per accelerator"},
+        ),
+        "price_usd_per_gbps": (
+            costs.dims,
+            price,
+            {"units": "USD", "long_name": "price of one more Gb/s per accelerator"},
+        ),
     }
     return xr.Dataset(found, coords, dict(ds.attrs))
 
 
 def table(ds, flat=FLAT, at=None, allow=None):
-    """One row per combination: its labels, the optimum, the flat region, and worth and price of the next Gb/s at the optimum."""
+    """One row per combination: its labels, the optimum, the flat region, and worth and price of the next Gb/s at the
+    optimum.
+    """
     best = best_ports(ds, flat, at, allow)
     more = next_gbps(ds, at, allow)
     dims = list(best.cost_optimal_link_gbps.dims)
@@ -108,20 +120,28 @@ def words(ds, at=None, allow=None):
     costs, _ = _costs(ds, at, allow)
     if costs.ndim != 1:
         left = [dim for dim in costs.dims[:-1]]
-        raise SweepError(f"economics: {', '.join(left)} still vary: fix them, such as {left[0]}={selections._show(costs[left[0]].values[0])}.")
+        raise SweepError(
+            f"economics: {', '.join(left)} still vary: fix them, such as {left[0]}={selections._show(costs[left[0]].values[0])}."
+        )
     row = table(ds, at=at, allow=allow).iloc[0]
     links, values = costs[LINK].values, costs.values
     best = int(np.nanargmin(values))
-    text = [f"A million tokens cost least, {values[best]:.3g} USD, with a port of {links[best]:g} Gb/s per accelerator."]
+    text = [
+        f"A million tokens cost least, {values[best]:.3g} USD, with a port of {links[best]:g} Gb/s per accelerator."
+    ]
     if row.flat_low_link_gbps < row.flat_high_link_gbps:
-        text.append(f"From {row.flat_low_link_gbps:g} to {row.flat_high_link_gbps:g} Gb/s they cost within 1 % of that.")
+        text.append(
+            f"From {row.flat_low_link_gbps:g} to {row.flat_high_link_gbps:g} Gb/s they cost within 1 % of that."
+        )
     else:
         text.append("No other port on the list comes within 1 % of that.")
     for other, name in ((best - 1, "less"), (best + 1, "more")):
         if 0 <= other < len(links):
             text.append(f"One step {name}, {links[other]:g} Gb/s, costs {values[other] / values[best] - 1:+.1%}.")
     if best + 1 < len(links):
-        text.append(f"Beyond it one more Gb/s is worth {row.worth_usd_per_gbps:.3g} USD per accelerator over its life and costs {row.price_usd_per_gbps:.3g}.")
+        text.append(
+            f"Beyond it one more Gb/s is worth {row.worth_usd_per_gbps:.3g} USD per accelerator over its life and costs {row.price_usd_per_gbps:.3g}."
+        )
     return " ".join(text)
 
 
@@ -130,7 +150,9 @@ def _costs(ds, at, allow):
     view = selections.select(ds, at)
     costs = selections.variable(view, "usd_per_million_tokens", "economics").astype(float)
     if LINK not in costs.dims:
-        raise SweepError("economics: link_gbps does not vary here. Give it as an axis of ports, such as [100, 200, 400, 800].")
+        raise SweepError(
+            "economics: link_gbps does not vary here. Give it as an axis of ports, such as [100, 200, 400, 800]."
+        )
     costs = costs.sortby(LINK).load()
     codes = selections.allowed(view, allow)
     if codes is not None:

@@ -17,7 +17,9 @@ NODE = 8  # accelerators of a node
 
 
 class Beside(NamedTuple):
-    """A network beside the compute network: ports per node and their speed, further ends, and the switch that it is made of."""
+    """A network beside the compute network: ports per node and their speed, further ends, and the switch that it is
+    made of.
+    """
 
     ports: float  # per node
     gbps: float
@@ -33,9 +35,45 @@ class Beside(NamedTuple):
 
 
 NETWORKS = {
-    "storage": Beside(2, 400, 0.5, 64, 1.0, 36000, 750, 1280, 17, 1600, "two ports of 400 Gb/s per node, a storage port for every two nodes; switches and optics at the prices of 400 Gb/s in quantities.py"),
-    "in-band": Beside(2, 100, 0.1, 64, 3.0, 20000, 400, 250, 7, 0, "two ports of 100 Gb/s per node to different switches, on board; 3:1 is usual for such traffic; prices assumed"),
-    "out-of-band": Beside(3, 1, 0.5, 48, 12.0, 4000, 100, 10, 0, 0, "service processor, BMC of the network cards and power shelf per node, and the switches themselves; copper; prices assumed"),
+    "storage": Beside(
+        2,
+        400,
+        0.5,
+        64,
+        1.0,
+        36000,
+        750,
+        1280,
+        17,
+        1600,
+        "two ports of 400 Gb/s per node, a storage port for every two nodes; switches and optics at the prices of 400 Gb/s in quantities.py",
+    ),
+    "in-band": Beside(
+        2,
+        100,
+        0.1,
+        64,
+        3.0,
+        20000,
+        400,
+        250,
+        7,
+        0,
+        "two ports of 100 Gb/s per node to different switches, on board; 3:1 is usual for such traffic; prices assumed",
+    ),
+    "out-of-band": Beside(
+        3,
+        1,
+        0.5,
+        48,
+        12.0,
+        4000,
+        100,
+        10,
+        0,
+        0,
+        "service processor, BMC of the network cards and power shelf per node, and the switches themselves; copper; prices assumed",
+    ),
 }
 
 
@@ -74,15 +112,21 @@ class Design(NamedTuple):
         """What was assumed, and what stands out, in a few sentences."""
         found, planes, speed, radix = self.network
         rate = speed / GBPS
-        text = [f"{self.gpus:,} accelerators with {self.x.link_gbps / GBPS:g} Gb/s each: {_several(planes, 'plane')} of {rate:g} Gb/s ports, "
-                f"switches of {radix:g} such ports, {found.tiers:g} {'tier' if found.tiers == 1 else 'tiers'}, {DESIGNS[int(self.x.fabric_design)]}."]
+        text = [
+            (
+                f"{self.gpus:,} accelerators with {self.x.link_gbps / GBPS:g} Gb/s each: {_several(planes, 'plane')} of {rate:g} Gb/s ports, "
+                f"switches of {radix:g} such ports, {found.tiers:g} {'tier' if found.tiers == 1 else 'tiers'}, {DESIGNS[int(self.x.fabric_design)]}."
+            )
+        ]
         if not found.fits:
             text.append("Three tiers do not reach so far: the counts are those of three and too low.")
         compute = [item for item in self.items if item.network == "compute"]
         money = sum(item.usd for item in compute)
         optics = sum(item.usd for item in compute if "cables" in item.part)
-        text.append(f"The compute network costs {money / self.gpus:,.0f} USD and draws {sum(i.watts for i in compute) / self.gpus:.0f} W per accelerator; "
-                    f"{optics / money:.0%} of the money is cables and optics.")
+        text.append(
+            f"The compute network costs {money / self.gpus:,.0f} USD and draws {sum(i.watts for i in compute) / self.gpus:.0f} W per accelerator; "
+            f"{optics / money:.0%} of the money is cables and optics."
+        )
         text.append("Prices are inputs: sweep presets inputs shows each with its source or as an assumption.")
         return " ".join(text)
 
@@ -97,9 +141,20 @@ def design(gpus, link_gbps=400.0, networks="all", nodes=None, extra_ports=0, **s
     x = _inputs(gpus, link_gbps, settings)
     built = fabric.network(x)
     if extra_ports:
-        more = fabric.counts(x.gpus, built.radix, x.fabric_design, x.fabric_rails, built.planes, x.oversubscription, x.pod_gpus, extra_ports)
+        more = fabric.counts(
+            x.gpus,
+            built.radix,
+            x.fabric_design,
+            x.fabric_rails,
+            built.planes,
+            x.oversubscription,
+            x.pod_gpus,
+            extra_ports,
+        )
         built = built._replace(counts=more)
-    wanted = ("compute", *NETWORKS) if networks == "all" else (networks,) if isinstance(networks, str) else tuple(networks)
+    wanted = (
+        ("compute", *NETWORKS) if networks == "all" else (networks,) if isinstance(networks, str) else tuple(networks)
+    )
     items = []
     for name in wanted:
         if name == "compute":
@@ -124,8 +179,16 @@ def _inputs(gpus, link_gbps, settings):
             except KeyError:
                 raise SweepError(f"{name}: {value!r} is none of {', '.join(row.choices)}.") from None
         numbers[name] = value
-    machine = {"peak_tflops": 1.0, "hbm_gb": 1.0, "hbm_gbytes_per_s": 1.0, "scaleup_domain": NODE, "scaleup_gbytes_per_s": 1.0}
-    return inputs.complete(inputs.Inputs(params=1e9, gpus=float(gpus), link_gbps=float(link_gbps), **(machine | numbers)))
+    machine = {
+        "peak_tflops": 1.0,
+        "hbm_gb": 1.0,
+        "hbm_gbytes_per_s": 1.0,
+        "scaleup_domain": NODE,
+        "scaleup_gbytes_per_s": 1.0,
+    }
+    return inputs.complete(
+        inputs.Inputs(params=1e9, gpus=float(gpus), link_gbps=float(link_gbps), **(machine | numbers))
+    )
 
 
 def _compute(x, built):
@@ -133,10 +196,21 @@ def _compute(x, built):
     per_switch = float(fabric.ports_bought(found, radix) / found.switches * speed)
     usd_each, watts_each = per_switch * x.switch_usd_per_gbps, per_switch * x.switch_watts_per_gbps
     link_usd, link_watts = x.cable_usd + speed * x.optics_usd_per_gbps, speed * x.optics_watts_per_gbps
-    items = [Item("compute", f"{tier} switches", count, count * usd_each, count * watts_each)
-             for tier, count in (("leaf", found.leaf), ("spine", found.spine), ("core", found.core)) if count]
-    hops = (("node-leaf", found.node_leaf_cables), ("leaf-spine", found.leaf_spine_cables), ("spine-core", found.spine_core_cables))
-    items += [Item("compute", f"{hop} cables with optics", count, count * link_usd, count * link_watts) for hop, count in hops if count]
+    items = [
+        Item("compute", f"{tier} switches", count, count * usd_each, count * watts_each)
+        for tier, count in (("leaf", found.leaf), ("spine", found.spine), ("core", found.core))
+        if count
+    ]
+    hops = (
+        ("node-leaf", found.node_leaf_cables),
+        ("leaf-spine", found.leaf_spine_cables),
+        ("spine-core", found.spine_core_cables),
+    )
+    items += [
+        Item("compute", f"{hop} cables with optics", count, count * link_usd, count * link_watts)
+        for hop, count in hops
+        if count
+    ]
     port = x.gpus * x.link_gbps
     return items + [Item("compute", "network cards", x.gpus, port * x.nic_usd_per_gbps, port * x.nic_watts_per_gbps)]
 
@@ -145,19 +219,42 @@ def _beside(name, what, nodes):
     ends = -(-nodes * (what.ports + what.ends) // 1)
     found = fabric.counts(ends, what.radix, fabric.FAT_TREE, oversubscription=what.oversubscription)
     switches, cables = float(found.switches), float(found.cables)
-    items = [Item(name, "switches", switches, switches * what.switch_usd, switches * what.switch_watts),
-             Item(name, "cables with optics" if what.gbps > 1 else "cables", cables, cables * what.link_usd, cables * what.link_watts)]
+    items = [
+        Item(name, "switches", switches, switches * what.switch_usd, switches * what.switch_watts),
+        Item(
+            name,
+            "cables with optics" if what.gbps > 1 else "cables",
+            cables,
+            cables * what.link_usd,
+            cables * what.link_watts,
+        ),
+    ]
     if what.nic_usd:
         ports = nodes * what.ports
-        items.append(Item(name, "network cards", ports, ports * what.nic_usd, ports * what.gbps * quantities.INPUTS["nic_watts_per_gbps"].default))
+        items.append(
+            Item(
+                name,
+                "network cards",
+                ports,
+                ports * what.nic_usd,
+                ports * what.gbps * quantities.INPUTS["nic_watts_per_gbps"].default,
+            )
+        )
     return items
 
 
 def _row(item, gpus, total):
-    return {"network": item.network, "part": item.part, "count": item.count, "usd": float(round(item.usd)), "watts": float(round(item.watts)),
-            "usd_per_gpu": round(item.usd / gpus, 1), "watts_per_gpu": round(item.watts / gpus, 2), "share": f"{item.usd / total:.1%}"}
+    return {
+        "network": item.network,
+        "part": item.part,
+        "count": item.count,
+        "usd": float(round(item.usd)),
+        "watts": float(round(item.watts)),
+        "usd_per_gpu": round(item.usd / gpus, 1),
+        "watts_per_gpu": round(item.watts / gpus, 2),
+        "share": f"{item.usd / total:.1%}",
+    }
 
 
 def _several(count, word):
     return f"{count:g} {word}{'' if count == 1 else 's'}"
-

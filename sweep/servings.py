@@ -29,7 +29,9 @@ PORTS = ("decode_tp_link_gbps", "decode_ep_link_gbps", "prefill_ep_link_gbps", "
 
 
 def patterns(model, accelerator, **settings):
-    """Rows: a pattern each, with times in ms and ports in Gb/s (``settings``: any input, such as decode_batch or seq_len)."""
+    """Rows: a pattern each, with times in ms and ports in Gb/s (``settings``: any input, such as decode_batch or
+    seq_len).
+    """
     moe = _experts(model, settings) > 0
     chosen = DENSE if not moe else EXPERTS
     given = {name for name in ("tp", "pp", "ep", "serving_micro_batches") if name in settings}
@@ -43,20 +45,22 @@ def patterns(model, accelerator, **settings):
         fits = got["serving_memory_bytes"] <= 1e9 * _input(ds, "hbm_gb")
         port = _input(ds, "link_gbps")
         need = max(got[key] for key in PORTS[:2])
-        rows.append({
-            "pattern": name,
-            "token_ms": got["decode_time_s"] * 1e3,
-            "tp_ms": got["decode_tp_s"] * 1e3,
-            "experts_ms": got["decode_ep_s"] * 1e3,
-            "tokens_per_s_per_gpu": got["decode_tokens_per_s_per_gpu"],
-            "first_token_ms": got["first_token_time_s"] * 1e3,
-            "memory_gb": got["serving_memory_bytes"] / 1e9,
-            "fits": bool(fits),
-            "decode_gbps": need,
-            "prefill_gbps": got["prefill_ep_link_gbps"],
-            "kv_gbps": got["kv_link_gbps"],
-            "needs": _verdict(need, port),
-        })
+        rows.append(
+            {
+                "pattern": name,
+                "token_ms": got["decode_time_s"] * 1e3,
+                "tp_ms": got["decode_tp_s"] * 1e3,
+                "experts_ms": got["decode_ep_s"] * 1e3,
+                "tokens_per_s_per_gpu": got["decode_tokens_per_s_per_gpu"],
+                "first_token_ms": got["first_token_time_s"] * 1e3,
+                "memory_gb": got["serving_memory_bytes"] / 1e9,
+                "fits": bool(fits),
+                "decode_gbps": need,
+                "prefill_gbps": got["prefill_ep_link_gbps"],
+                "kv_gbps": got["kv_link_gbps"],
+                "needs": _verdict(need, port),
+            }
+        )
     return rows
 
 
@@ -69,13 +73,19 @@ def words(model, accelerator, rows, **settings):
         text.append(f"Decoding stays off the network with: {'; '.join(free)}.")
     never = [row["pattern"] for row in rows if np.isinf(row["decode_gbps"])]
     if never:
-        text.append(f"No port is fast enough for: {'; '.join(never)}: the latency of their exchanges alone is more than the tolerance of a block, however wide the port.")
+        text.append(
+            f"No port is fast enough for: {'; '.join(never)}: the latency of their exchanges alone is more than the tolerance of a block, however wide the port."
+        )
     some = [row for row in rows if 0 < row["decode_gbps"] < np.inf]
     for row in some:
-        text.append(f"{row['pattern']}: {row['decode_gbps']:.0f} Gb/s to hide the exchange of a token ({row['needs']}).")
+        text.append(
+            f"{row['pattern']}: {row['decode_gbps']:.0f} Gb/s to hide the exchange of a token ({row['needs']})."
+        )
     kv = max(row["kv_gbps"] for row in rows)
-    text.append(f"Moving keys and values from prefill to decode machines takes at most {kv:.1f} Gb/s per GPU while their prompt is computed: "
-                f"{'a small share of' if kv < port / 4 else 'much of' if kv < port else 'more than'} the port.")
+    text.append(
+        f"Moving keys and values from prefill to decode machines takes at most {kv:.1f} Gb/s per GPU while their prompt is computed: "
+        f"{'a small share of' if kv < port / 4 else 'much of' if kv < port else 'more than'} the port."
+    )
     if any(not row["fits"] for row in rows):
         text.append("Rows that do not fit the memory are shown for comparison.")
     return " ".join(text)
@@ -86,7 +96,13 @@ def _verdict(need, port):
         return "no network"
     if np.isinf(need):
         return "no port helps: latency"
-    return "a quarter of the port at most" if need <= port / 4 else "the training port" if need <= port else "more than the port"
+    return (
+        "a quarter of the port at most"
+        if need <= port / 4
+        else "the training port"
+        if need <= port
+        else "more than the port"
+    )
 
 
 def _input(ds, name):

@@ -20,7 +20,11 @@ def draw(design, path=None, width="page"):
     """Draw a ``fabrics.Design`` and return the Drawing; write it where ``path`` says (.svg, .png or .pdf)."""
     found, planes, speed, radix = design.network
     rate = speed / quantities.GBPS
-    rows = [(f"{tier} switches", count) for tier, count in (("core", found.core), ("spine", found.spine), ("leaf", found.leaf)) if count]
+    rows = [
+        (f"{tier} switches", count)
+        for tier, count in (("core", found.core), ("spine", found.spine), ("leaf", found.leaf))
+        if count
+    ]
     rows.append(("nodes", design.gpus / 8))
     cables = [count for count in (found.spine_core_cables, found.leaf_spine_cables, found.node_leaf_cables) if count]
     money = {(item.network, item.part): item for item in design.items}
@@ -40,7 +44,13 @@ def draw(design, path=None, width="page"):
             places.append([(x, y, index, name, count) for x, index in shown])
             coloured = name.startswith("leaf") and int(design.x.fabric_design) != fabric.FAT_TREE
             for k, (x, index) in enumerate(shown):
-                _box(area, x, y, RAILS[_rail(index, count, design) % len(RAILS)] if coloured else "#f2f2f2", name == "nodes")
+                _box(
+                    area,
+                    x,
+                    y,
+                    RAILS[_rail(index, count, design) % len(RAILS)] if coloured else "#f2f2f2",
+                    name == "nodes",
+                )
             if len(shown) < count:
                 area.text(0.5, y, "…", ha="center", va="center", fontsize=11, color=MUTED)
             item = money.get(("compute", name))
@@ -53,8 +63,20 @@ def draw(design, path=None, width="page"):
                     if _joined(a, b, design, int(planes)):
                         area.plot((a[0], b[0]), (a[1] - 0.12, b[1] + 0.12), color=MUTED, linewidth=0.3, zorder=0)
             item = money[("compute", f"{name} cables with optics")]
-            area.text(1.04, (upper[0][1] + lower[0][1]) / 2, f"{count:,.0f} cables, {item.usd / 1e6:.2f} M USD", va="center", fontsize=6.6, color=MUTED)
-    key = {"figure": "topology", "gpus": design.gpus, "link_gbps": float(design.x.link_gbps / quantities.GBPS), "planes": float(planes)}
+            area.text(
+                1.04,
+                (upper[0][1] + lower[0][1]) / 2,
+                f"{count:,.0f} cables, {item.usd / 1e6:.2f} M USD",
+                va="center",
+                fontsize=6.6,
+                color=MUTED,
+            )
+    key = {
+        "figure": "topology",
+        "gpus": design.gpus,
+        "link_gbps": float(design.x.link_gbps / quantities.GBPS),
+        "planes": float(planes),
+    }
     drawing = Drawing(figure, caption, key, xr.Dataset())
     if path is not None:
         drawing.save(path)
@@ -62,7 +84,9 @@ def draw(design, path=None, width="page"):
 
 
 def _joined(upper, lower, design, planes):
-    """Whether a cable joins two drawn boxes (x, y, index, name, count): same plane, same rail where rails are apart, own leaf."""
+    """Whether a cable joins two drawn boxes (x, y, index, name, count): same plane, same rail where rails are apart,
+    own leaf.
+    """
     kind = int(design.x.fabric_design)
     (*_, high, _, highs), (*_, low, name, lows) = upper, lower
     rails = int(design.x.fabric_rails) if kind != fabric.FAT_TREE else 1
@@ -73,7 +97,11 @@ def _joined(upper, lower, design, planes):
     place = (int(high * apart // highs), int(high * apart * planes // highs) % planes)
     leaf = int(low * apart // lows)
     per_rail = max(lows / rails, 1)
-    plane = int(low % per_rail * planes // per_rail) if name.startswith("leaf") else int(low * apart * planes // lows) % planes
+    plane = (
+        int(low % per_rail * planes // per_rail)
+        if name.startswith("leaf")
+        else int(low * apart * planes // lows) % planes
+    )
     return place == (leaf, plane)
 
 
@@ -93,5 +121,7 @@ def _rail(leaf, leaves, design):
 def _box(area, x, y, color, node):
     wide, tall = (0.05, 0.16) if node else (0.07, 0.2)
     style = "square,pad=0" if node else "round,pad=0,rounding_size=0.015"
-    patch = FancyBboxPatch((x - wide / 2, y - tall / 2), wide, tall, boxstyle=style, facecolor=color, edgecolor=INK, linewidth=0.5)
+    patch = FancyBboxPatch(
+        (x - wide / 2, y - tall / 2), wide, tall, boxstyle=style, facecolor=color, edgecolor=INK, linewidth=0.5
+    )
     area.add_patch(patch)

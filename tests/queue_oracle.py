@@ -11,7 +11,9 @@ import numpy as np
 
 
 def draw(rng, mean, cv, count):
-    """Positive random numbers of a mean and a coefficient of variation: gamma below 1 and at 1 (exponential), lognormal above."""
+    """Positive random numbers of a mean and a coefficient of variation: gamma below 1 and at 1 (exponential),
+    lognormal above.
+    """
     if cv == 0:
         return np.full(count, mean)
     if cv <= 1:
@@ -20,8 +22,21 @@ def draw(rng, mean, cv, count):
     return rng.lognormal(np.log(mean) - spread / 2, np.sqrt(spread), count)
 
 
-def simulate(servers, utilisation, service=1.0, arrival_cv=1.0, service_cv=1.0, gangs=(1,), weights=(1.0,), jobs=100000, seed=0, backfill=False):
-    """Waiting times of ``jobs`` jobs in units of the mean service time, the first tenth left out, and the busy share of servers."""
+def simulate(
+    servers,
+    utilisation,
+    service=1.0,
+    arrival_cv=1.0,
+    service_cv=1.0,
+    gangs=(1,),
+    weights=(1.0,),
+    jobs=100000,
+    seed=0,
+    backfill=False,
+):
+    """Waiting times of ``jobs`` jobs in units of the mean service time, the first tenth left out, and the busy share
+    of servers.
+    """
     rng = np.random.default_rng(seed)
     gang = rng.choice(gangs, jobs, p=np.array(weights) / np.sum(weights))
     mean_gang = np.dot(gangs, weights) / np.sum(weights)

@@ -4,10 +4,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from queue_oracle import simulate
 
 from kernels import capacity
-
-from queue_oracle import simulate
 
 
 def erlang_by_recursion(servers, load):
@@ -49,13 +48,20 @@ MIXES = [
 def test_against_the_event_simulation(servers, gangs, shares, arrival_cv, service_cv, utilisation):
     gang, gang_cv, smallest = capacity.mix_of(gangs, shares)
     expected = capacity.waiting(float(servers), utilisation, gang, gang_cv, arrival_cv, service_cv, smallest)
-    waits = np.concatenate([simulate(servers, utilisation, 1.0, arrival_cv, service_cv, gangs, shares, 40000, seed)[0] for seed in range(5)])
+    waits = np.concatenate(
+        [
+            simulate(servers, utilisation, 1.0, arrival_cv, service_cv, gangs, shares, 40000, seed)[0]
+            for seed in range(5)
+        ]
+    )
     assert expected.mean == pytest.approx(waits.mean(), rel=0.35)
     assert expected.p99 == pytest.approx(np.quantile(waits, 0.99), rel=0.5)
 
 
 def test_gangs_set_a_ceiling_and_backfilling_lifts_it():
-    """Gangs of half the pool in order: beyond the usable share the queue only grows; letting small jobs pass keeps it short."""
+    """Gangs of half the pool in order: beyond the usable share the queue only grows; letting small jobs pass keeps it
+    short.
+    """
     gangs, shares = (8, 64, 128), (6, 3, 1)
     gang, gang_cv, smallest = capacity.mix_of(gangs, shares)
     limit = capacity.usable_gpus(256.0, gang, gang_cv, smallest) / 256
@@ -96,7 +102,9 @@ def test_serving_fleet_against_the_simulation():
     assert 32 <= replicas <= 34 and np.quantile(waits, 0.99) * 10 <= 1.0
 
 
-mixes = st.fixed_dictionaries({"gang": st.floats(1, 64), "gang_cv": st.floats(0, 2), "arrival_cv": st.floats(0, 2), "service_cv": st.floats(0, 3)})
+mixes = st.fixed_dictionaries(
+    {"gang": st.floats(1, 64), "gang_cv": st.floats(0, 2), "arrival_cv": st.floats(0, 2), "service_cv": st.floats(0, 3)}
+)
 
 
 @settings(max_examples=60, deadline=None)

@@ -19,7 +19,11 @@ def by_hand(owned=40000.0, per_gbps=10.0, enough=300.0, life=4 * 365.25 * 86400)
     rate = 1000.0 * np.minimum(LINKS / enough, 1.0)
     usd = (owned + per_gbps * LINKS) / life / rate * 1e6
     return xr.Dataset(
-        {"usd_per_million_tokens": ("link_gbps", usd), "tokens_per_s_per_gpu": ("link_gbps", rate), "status": ((), np.uint8(0), {"flag_values": [0, 1], "flag_meanings": "ok gpus"})},
+        {
+            "usd_per_million_tokens": ("link_gbps", usd),
+            "tokens_per_s_per_gpu": ("link_gbps", rate),
+            "status": ((), np.uint8(0), {"flag_values": [0, 1], "flag_meanings": "ok gpus"}),
+        },
         {"link_gbps": ("link_gbps", LINKS, {"units": "Gb/s"})},
     )
 
@@ -56,14 +60,20 @@ def test_a_flat_region():
 
 def test_what_cannot_run_is_left_out():
     ds = by_hand()
-    ds["status"] = ("link_gbps", np.array([0, 0, 0, 1, 0], np.uint8), {"flag_values": [0, 1], "flag_meanings": "ok gpus"})
+    ds["status"] = (
+        "link_gbps",
+        np.array([0, 0, 0, 1, 0], np.uint8),
+        {"flag_values": [0, 1], "flag_meanings": "ok gpus"},
+    )
     assert float(economics.best_ports(ds).cost_optimal_link_gbps) == 800
     with pytest.raises(SweepError, match="link_gbps does not vary"):
         economics.table(ds.isel(link_gbps=0))
 
 
 def test_generations_and_their_ports():
-    """Llama 3 70B, 8,192 tokens per eight GPUs, 1,024 GPUs: the port that a token is cheapest with is the one each ships with."""
+    """Llama 3 70B, 8,192 tokens per eight GPUs, 1,024 GPUs: the port that a token is cheapest with is the one each
+    ships with.
+    """
     ds = sweep.evaluate(
         model="llama-3-70b", accelerator=["v100", "a100", "h100", "b200"], tp=8, gpus=1024, efficiency=0.4,
         link_gbps=[25, 50, 100, 200, 400, 800, 1600], outputs=["usd_per_million_tokens", "tokens_per_s_per_gpu"],
@@ -81,15 +91,22 @@ def test_a_design_adds_up():
     assert rows[-1]["usd"] == pytest.approx(sum(row["usd"] for row in rows[:-1]), abs=len(rows))
     assert {row["network"] for row in rows} == {"compute", "storage", "in-band", "out-of-band", "all"}
     compute = fabrics.design(1024, 400, "compute")
-    assert compute.usd / 1024 == pytest.approx(float(sweep.evaluate(
-        params=1e9, accelerator="h100", gpus=1024, link_gbps=400, outputs=["fabric_usd_per_gpu"]).fabric_usd_per_gpu))
+    assert compute.usd / 1024 == pytest.approx(
+        float(
+            sweep.evaluate(
+                params=1e9, accelerator="h100", gpus=1024, link_gbps=400, outputs=["fabric_usd_per_gpu"]
+            ).fabric_usd_per_gpu
+        )
+    )
     with pytest.raises(SweepError, match="is none"):
         fabrics.design(1024, networks="tape")
     with pytest.raises(SweepError, match="rail-only"):
         fabrics.design(1024, fabric_design="torus")
 
 
-@pytest.mark.parametrize("settings", [{}, {"fabric_design": "rail-only", "switch_gbps": 12800}, {"switch_gbps": 6400, "planes": 2}])
+@pytest.mark.parametrize(
+    "settings", [{}, {"fabric_design": "rail-only", "switch_gbps": 12800}, {"switch_gbps": 6400, "planes": 2}]
+)
 def test_the_drawing(tmp_path, settings):
     from sweep import topologies
 
@@ -101,8 +118,12 @@ def test_the_drawing(tmp_path, settings):
 def test_serving_says_which_patterns_need_the_network():
     dense = servings.patterns("llama-3-70b", "h100")
     assert {row["needs"] for row in dense} == {"no network", "no port helps: latency"}
-    moe = servings.patterns("deepseek-v3", "h800", dispatch_bytes=1, combine_bytes=2, param_bytes=1, decode_batch=64, seq_len=4096)
-    assert {row["pattern"]: row["needs"] for row in moe}["experts over 64 GPUs, two micro-batches"] == "the training port"
+    moe = servings.patterns(
+        "deepseek-v3", "h800", dispatch_bytes=1, combine_bytes=2, param_bytes=1, decode_batch=64, seq_len=4096
+    )
+    assert {row["pattern"]: row["needs"] for row in moe}[
+        "experts over 64 GPUs, two micro-batches"
+    ] == "the training port"
     assert all(row["kv_gbps"] < 20 for row in dense + moe)
 
 
@@ -129,10 +150,10 @@ def test_verbs(arguments, capsys):
 
 
 @pytest.mark.parametrize("topic, inputs, said", [
-    ("money", dict(model="llama-3-70b", accelerator="h100", tp=8, gpus=1024, efficiency=0.4), "least with a port of 400 Gb/s"),
-    ("serving", dict(model="llama-3-70b", accelerator="h100", tp=16, gpus=1024), "no port helps"),
-    ("capacity", dict(params=1e9, accelerator="h100", gpus=1024, job_gpus=64), "busy hour costs"),
-    ("stragglers", dict(params=1e9, accelerator="h100", gpus=16384, rank_cv=0.02), "goodput"),
+    ("money", {"model": "llama-3-70b", "accelerator": "h100", "tp": 8, "gpus": 1024, "efficiency": 0.4}, "least with a port of 400 Gb/s"),
+    ("serving", {"model": "llama-3-70b", "accelerator": "h100", "tp": 16, "gpus": 1024}, "no port helps"),
+    ("capacity", {"params": 1e9, "accelerator": "h100", "gpus": 1024, "job_gpus": 64}, "busy hour costs"),
+    ("stragglers", {"params": 1e9, "accelerator": "h100", "gpus": 16384, "rank_cv": 0.02}, "goodput"),
 ])  # fmt: skip
 def test_worked_answers(topic, inputs, said):
     sheet = moneysheets.about(topic, **inputs)
@@ -141,10 +162,26 @@ def test_worked_answers(topic, inputs, said):
 
 
 def test_tensor_parallelism_its_own_answer():
-    """Twice tp costs about twice the share, in any domain: bytes stay and FLOP halve.  One port for eight GPUs is what is terrible."""
-    shape = dict(hidden=8192, ffn=32768, heads=64, kv_heads=64, layers=80, vocab=0, accelerator="h100", dp=1, efficiency=0.4)
+    """Twice tp costs about twice the share, in any domain: bytes stay and FLOP halve.  One port for eight GPUs is
+    what is terrible.
+    """
+    shape = {
+        "hidden": 8192,
+        "ffn": 32768,
+        "heads": 64,
+        "kv_heads": 64,
+        "layers": 80,
+        "vocab": 0,
+        "accelerator": "h100",
+        "dp": 1,
+        "efficiency": 0.4,
+    }
+
     def share(**machine):
-        return sweep.evaluate(**shape, **machine, link_gbps=400, tp=[1, 4, 8, 16], outputs=["exposed_fraction"]).exposed_fraction.values
+        return sweep.evaluate(
+            **shape, **machine, link_gbps=400, tp=[1, 4, 8, 16], outputs=["exposed_fraction"]
+        ).exposed_fraction.values
+
     domain, ports, one = share(scaleup_domain=72), share(scaleup_domain=8), share(scaleup_domain=8, rails="one")
     assert domain[0] == 0 and 1.6 < domain[2] / domain[1] < 2.4 and 1.6 < domain[3] / domain[2] < 2.4
     assert ports[3] == pytest.approx(domain[3], rel=0.2) and one[3] > 2 * domain[3]
@@ -154,7 +191,9 @@ def test_tensor_parallelism_its_own_answer():
 
 
 def test_would_another_fabric_change_it():
-    """The port at tolerance follows load balance; a top tier of 1:7 above pods of 3,072 hardly matters to a hierarchical reduction."""
+    """The port at tolerance follows load balance; a top tier of 1:7 above pods of 3,072 hardly matters to a
+    hierarchical reduction.
+    """
     fabrics_ = ["ideal", "infiniband", "spectrum-x", "roce", "roce-ecmp"]
     ds = sweep.evaluate(
         model="llama-3-70b", accelerator="h100", tp=8, gpus=24576, pod_gpus=3072, efficiency=0.4, fabric=fabrics_,

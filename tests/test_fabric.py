@@ -14,8 +14,14 @@ from kernels.quantities import GBPS, INPUTS
 def inputs(**overridden):
     """SI inputs with the dictionary's defaults; rates and prices in ``overridden`` in people's units."""
     values = {name: row.default for name, row in INPUTS.items()} | {"gpus": 1024, "link_gbps": 400.0} | overridden
-    scaled = {name: value * INPUTS[name].scale for name, value in values.items() if isinstance(value, (int, float, np.ndarray))}
-    return SimpleNamespace(**(values | scaled | {"fabric_design": values["fabric_design"] if "fabric_design" in overridden else 1}))
+    scaled = {
+        name: value * INPUTS[name].scale
+        for name, value in values.items()
+        if isinstance(value, (int, float, np.ndarray))
+    }
+    return SimpleNamespace(
+        **(values | scaled | {"fabric_design": values["fabric_design"] if "fabric_design" in overridden else 1})
+    )
 
 
 # docs.nvidia.com/dgx-superpod/reference-architecture-scalable-infrastructure-b200, DGX SuperPOD architecture, compute fabric
@@ -31,11 +37,21 @@ B200 = {  # GPUs: leaf, spine, core, node-leaf, leaf-spine, spine-core
 @pytest.mark.parametrize("gpus", B200)
 def test_superpod_b200(gpus):
     found = fabric.counts(gpus, radix=64)
-    row = (found.leaf, found.spine, found.core, found.node_leaf_cables, found.leaf_spine_cables, found.spine_core_cables)
+    row = (
+        found.leaf,
+        found.spine,
+        found.core,
+        found.node_leaf_cables,
+        found.leaf_spine_cables,
+        found.spine_core_cables,
+    )
     assert row == B200[gpus] and found.fits
 
 
-@pytest.mark.parametrize("nodes, leaf, spine, node_cables, spine_cables", [(31, 8, 4, 252, 256), (95, 24, 16, 764, 768), (127, 32, 16, 1020, 1024)])
+@pytest.mark.parametrize(
+    "nodes, leaf, spine, node_cables, spine_cables",
+    [(31, 8, 4, 252, 256), (95, 24, 16, 764, 768), (127, 32, 16, 1020, 1024)],
+)
 def test_superpod_h100(nodes, leaf, spine, node_cables, spine_cables):
     """One node's place goes to the fabric manager, whose four cables the table counts: 127 x 8 + 4.
 
@@ -44,12 +60,18 @@ def test_superpod_h100(nodes, leaf, spine, node_cables, spine_cables):
     table has 16.
     """
     found = fabric.counts(8 * nodes, radix=64, extra_ports=4)
-    assert (found.leaf, found.spine, found.node_leaf_cables, found.leaf_spine_cables) == (leaf, spine, node_cables, spine_cables)
+    assert (found.leaf, found.spine, found.node_leaf_cables, found.leaf_spine_cables) == (
+        leaf,
+        spine,
+        node_cables,
+        spine_cables,
+    )
 
 
 @pytest.mark.parametrize("gpus", [512, 1024, 2048, 4096, 8192])
 def test_superpod_b300_two_planes(gpus):
-    """Two planes of 400 Gb/s on switches of 128 such ports: two tiers up to 8,192 GPUs, where 64 ports of 800 Gb/s end at 2,048.
+    """Two planes of 400 Gb/s on switches of 128 such ports: two tiers up to 8,192 GPUs, where 64 ports of 800 Gb/s
+    end at 2,048.
 
     The vendor's table contradicts itself: with 2 x 400 Gb/s per GPU on two planes there are two links per GPU, and
     its leaf count has ports for two, but its column of node-leaf cables has one.  It counts the twin-port plug at the
@@ -64,9 +86,11 @@ def test_superpod_b300_two_planes(gpus):
 
 
 def test_cost_sheet_of_august_2024():
-    """1,024 H100 on 64-port switches: 48 switches of 36,000 USD, and 2,621,440 USD of optics and cables (the SHEET of quantities)."""
+    """1,024 H100 on 64-port switches: 48 switches of 36,000 USD, and 2,621,440 USD of optics and cables (the SHEET of
+    quantities).
+    """
     x = inputs(switch_gbps=25600.0)
-    found, _, speed, radix = fabric.network(x)
+    found, _, _speed, radix = fabric.network(x)
     switches, cables, nics = fabric.network_usd(x)
     assert found.switches == 48 and radix == 64
     assert switches == pytest.approx(48 * 36000, rel=0.01)
@@ -80,7 +104,8 @@ TOPOLOGIES = {"FT2": (2048, 96, 2048, 9), "MPFT": (16384, 768, 16384, 72), "FT3"
 
 @pytest.mark.parametrize("name", TOPOLOGIES)
 def test_topologies_of_64_ports(name):
-    """Two tiers, eight planes of two tiers (a rail each), three tiers: counts exactly, and its prices within 15 % of ours.
+    """Two tiers, eight planes of two tiers (a rail each), three tiers: counts exactly, and its prices within 15 % of
+    ours.
 
     They come from another source than ours (Slim Fly's cost model); 4.39 thousand USD per endpoint there, 4.25 here.
     """
@@ -97,12 +122,17 @@ def test_twin_planes_where_they_save_a_tier():
     """800 Gb/s for 4,096 GPUs: two planes of 400 need two tiers, one plane of 800 three (the B300 design)."""
     chosen, forced = fabric.network(inputs(gpus=4096, link_gbps=800.0)), inputs(gpus=4096, link_gbps=800.0, planes=1)
     assert (chosen.planes, chosen.counts.tiers) == (2, 2) and fabric.network(forced).counts.tiers == 3
-    assert fabric.cost(inputs(gpus=4096, link_gbps=800.0)).fabric_usd_per_gpu < 0.8 * fabric.cost(forced).fabric_usd_per_gpu
+    assert (
+        fabric.cost(inputs(gpus=4096, link_gbps=800.0)).fabric_usd_per_gpu
+        < 0.8 * fabric.cost(forced).fabric_usd_per_gpu
+    )
     assert fabric.network(inputs(gpus=1024, link_gbps=800.0)).planes == 1
 
 
 def test_faster_ports_need_more_tiers():
-    """A chip of 25.6 Tb/s joins 16,384 accelerators in two tiers at 100 Gb/s and not at 400; the step in price is the third tier."""
+    """A chip of 25.6 Tb/s joins 16,384 accelerators in two tiers at 100 Gb/s and not at 400; the step in price is the
+    third tier.
+    """
     usd = {}
     for link in (100, 200, 400):
         x = inputs(gpus=16384, link_gbps=float(link), switch_gbps=25600.0, cable_usd=0.0, planes=1)
@@ -120,7 +150,9 @@ def test_rail_only_saves_the_tier_between_rails():
 
 
 def test_oversubscription_of_the_top_tier():
-    """Llama 3's 24,576 GPUs: pods of 3,072 at full bisection under a top tier of 1:7 (arXiv 2407.21783, section 3.3.1)."""
+    """Llama 3's 24,576 GPUs: pods of 3,072 at full bisection under a top tier of 1:7 (arXiv 2407.21783, section
+    3.3.1).
+    """
     full = fabric.counts(24576, 128, design=fabric.FAT_TREE)
     thin = fabric.counts(24576, 128, design=fabric.FAT_TREE, oversubscription=7.0, pod_gpus=3072)
     assert thin.tiers == full.tiers == 3
@@ -143,9 +175,17 @@ designs = st.sampled_from([fabric.FAT_TREE, fabric.RAIL_OPTIMISED, fabric.RAIL_O
 
 
 @settings(max_examples=300, deadline=None)
-@given(gpus=sizes, radix=st.integers(16, 256), design=designs, rails=st.sampled_from([1, 4, 6, 8]), split=st.sampled_from([1.0, 2.0, 3.0, 7.0]))
+@given(
+    gpus=sizes,
+    radix=st.integers(16, 256),
+    design=designs,
+    rails=st.sampled_from([1, 4, 6, 8]),
+    split=st.sampled_from([1.0, 2.0, 3.0, 7.0]),
+)
 def test_the_counts_can_be_wired(gpus, radix, design, rails, split):
-    """Every switch has the ports its cables need, and without oversubscription each tier carries all of the tier below."""
+    """Every switch has the ports its cables need, and without oversubscription each tier carries all of the tier
+    below.
+    """
     found = fabric.counts(gpus, radix, design, rails, oversubscription=split)
     if not found.fits:
         return
@@ -163,7 +203,9 @@ def test_the_counts_can_be_wired(gpus, radix, design, rails, split):
 
 
 def _wire(leaves, spines, uplinks, radix):
-    """Cables laid one by one, each leaf round all spines: no spine runs out of ports, and every leaf reaches every spine."""
+    """Cables laid one by one, each leaf round all spines: no spine runs out of ports, and every leaf reaches every
+    spine.
+    """
     used = np.zeros(spines, int)
     for leaf in range(leaves):
         for cable in range(uplinks):

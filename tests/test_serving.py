@@ -8,13 +8,41 @@ from kernels.inputs import Inputs, complete
 from kernels.model import evaluate
 from kernels.quantities import GBPS
 
-H800 = dict(peak_tflops=989.0, hbm_gb=80.0, hbm_gbytes_per_s=3350.0, scaleup_domain=8, scaleup_gbytes_per_s=160.0, link_gbps=400.0,
-            gemm_efficiency=0.7, gemm_half_flop=1.9e10, gpus=1024)
-H100 = H800 | dict(scaleup_gbytes_per_s=450.0)
-V3 = dict(layers=61, hidden=7168, ffn=18432, heads=128, kv_heads=128, head_dim=128, vocab=129280, gated_mlp=1, experts=256,
-          top_k=8, shared_experts=1, expert_ffn=2048, dense_layers=3, kv_lora_rank=512, q_lora_rank=1536, qk_rope_head_dim=64,
-          v_head_dim=128, dispatch_bytes=1.0, combine_bytes=2.0, param_bytes=1.0)
-LLAMA = dict(layers=80, hidden=8192, ffn=28672, heads=64, kv_heads=8, vocab=128256, gated_mlp=1)
+H800 = {
+    "peak_tflops": 989.0,
+    "hbm_gb": 80.0,
+    "hbm_gbytes_per_s": 3350.0,
+    "scaleup_domain": 8,
+    "scaleup_gbytes_per_s": 160.0,
+    "link_gbps": 400.0,
+    "gemm_efficiency": 0.7,
+    "gemm_half_flop": 1.9e10,
+    "gpus": 1024,
+}
+H100 = H800 | {"scaleup_gbytes_per_s": 450.0}
+V3 = {
+    "layers": 61,
+    "hidden": 7168,
+    "ffn": 18432,
+    "heads": 128,
+    "kv_heads": 128,
+    "head_dim": 128,
+    "vocab": 129280,
+    "gated_mlp": 1,
+    "experts": 256,
+    "top_k": 8,
+    "shared_experts": 1,
+    "expert_ffn": 2048,
+    "dense_layers": 3,
+    "kv_lora_rank": 512,
+    "q_lora_rank": 1536,
+    "qk_rope_head_dim": 64,
+    "v_head_dim": 128,
+    "dispatch_bytes": 1.0,
+    "combine_bytes": 2.0,
+    "param_bytes": 1.0,
+}
+LLAMA = {"layers": 80, "hidden": 8192, "ffn": 28672, "heads": 64, "kv_heads": 8, "vocab": 128256, "gated_mlp": 1}
 
 
 def serve(*described, **more):
@@ -25,7 +53,8 @@ def serve(*described, **more):
 
 
 def test_deepseek_exchange_per_layer():
-    """Insights into DeepSeek-V3, arXiv 2505.09343, section 2.3.2: (1 + 2) bytes x 32 tokens x 9 experts x 7K at 50 GB/s.
+    """Insights into DeepSeek-V3, arXiv 2505.09343, section 2.3.2: (1 + 2) bytes x 32 tokens x 9 experts x 7K at 50
+    GB/s.
 
     7K is 7,000 there; with the true hidden size of 7,168 it is 123.9 us.
     """
@@ -52,7 +81,8 @@ DEEPEP = {16: (118, 195), 32: (155, 273), 64: (173, 314), 128: (192, 369), 256: 
 
 @pytest.mark.parametrize("ep", DEEPEP)
 def test_deepep_low_latency_kernels(ep):
-    """Dispatch (fp8) and combine (bf16) of 128 tokens, hidden 7168, top-8, in us on H800 with 400 Gb/s (DeepEP docs/legacy.md).
+    """Dispatch (fp8) and combine (bf16) of 128 tokens, hidden 7168, top-8, in us on H800 with 400 Gb/s (DeepEP
+    docs/legacy.md).
 
     Ideal ports are faster than these kernels, which reach 39 to 50 of 50 GB/s; never slower, and within 45 %.
     """
@@ -67,7 +97,9 @@ def test_tensor_parallelism_pays_latency_per_token():
     assert inside.decode_tp_link_gbps == 0 and outside.decode_tp_link_gbps == np.inf
     nbytes = 32 * 8192 * 2
     ring = serving.token_all_reduce_s(32, 8192, 8, 450e9, 1e-6)
-    assert inside.decode_tp_s == pytest.approx(160 * ring, rel=1e-9) and 14e-6 / ring > 0.85  # fourteen hops against nbytes
+    assert (
+        inside.decode_tp_s == pytest.approx(160 * ring, rel=1e-9) and 14e-6 / ring > 0.85
+    )  # fourteen hops against nbytes
     assert nbytes / 450e9 < 1.2e-6
 
 
@@ -79,7 +111,9 @@ def test_decoding_is_bound_by_memory():
 
 
 def test_keys_and_values():
-    """Published sizes: 70.272 KB per token for DeepSeek-V3's latent cache, 327.68 for GQA with 8 heads of 128 over 80 layers."""
+    """Published sizes: 70.272 KB per token for DeepSeek-V3's latent cache, 327.68 for GQA with 8 heads of 128 over 80
+    layers.
+    """
     assert serve(H800, V3).kv_bytes_per_token == 70272  # arXiv 2505.09343, table 1
     assert serve(H100, LLAMA).kv_bytes_per_token == 327680
     moved = serve(H100, LLAMA, tp=8, seq_len=8192, link_latency_us=0.0)
@@ -93,16 +127,27 @@ def test_requirements_are_exact_inverses(pairs):
     rate = asked.decode_ep_link_gbps / GBPS
     window = asked.decode_compute_s - serve(H800, V3, ep=64, serving_micro_batches=pairs, vocab=0).decode_compute_s
     for factor, fits in ((1.0001, True), (0.98, False)):
-        there = serve(H800 | dict(link_gbps=rate * factor), V3, ep=64, serving_micro_batches=pairs, tolerance=0.1, link_latency_us=1.0)
+        there = serve(
+            H800 | {"link_gbps": rate * factor},
+            V3,
+            ep=64,
+            serving_micro_batches=pairs,
+            tolerance=0.1,
+            link_latency_us=1.0,
+        )
         allowed = there.decode_compute_s - window if pairs == 2 else (there.decode_compute_s - window) * 0.1 / 0.9
         assert (there.decode_ep_s <= allowed * (1 + 1e-9)) == fits
-    assert asked.decode_ep_link_gbps == serve(H800 | dict(link_gbps=50.0), V3, ep=64, serving_micro_batches=pairs, tolerance=0.1,
-                                              link_latency_us=1.0).decode_ep_link_gbps
+    assert (
+        asked.decode_ep_link_gbps
+        == serve(
+            H800 | {"link_gbps": 50.0}, V3, ep=64, serving_micro_batches=pairs, tolerance=0.1, link_latency_us=1.0
+        ).decode_ep_link_gbps
+    )
 
 
 def test_more_bandwidth_is_never_slower_and_batches_never_faster():
     links = np.array([25.0, 50, 100, 200, 400, 800, 1600])
-    for case in (dict(tp=16), dict(ep=64, serving_micro_batches=2), dict(ep=64, node_limit=4)):
+    for case in ({"tp": 16}, {"ep": 64, "serving_micro_batches": 2}, {"ep": 64, "node_limit": 4}):
         found = serve(H800, V3, link_gbps=links, **case)
         for name in ("decode_time_s", "first_token_time_s", "kv_transfer_s"):
             assert np.all(np.diff(np.broadcast_to(getattr(found, name), links.shape)) <= 0)
@@ -113,11 +158,21 @@ def test_more_bandwidth_is_never_slower_and_batches_never_faster():
 def test_through_the_model_in_numpy_and_jax():
     import jax
 
-    names = ("decode_time_s", "decode_ep_link_gbps", "kv_link_gbps", "first_token_time_s", "wait_hours", "goodput", "joules_per_token")
+    names = (
+        "decode_time_s",
+        "decode_ep_link_gbps",
+        "kv_link_gbps",
+        "first_token_time_s",
+        "wait_hours",
+        "goodput",
+        "joules_per_token",
+    )
     links = np.array([100.0, 400.0, 800.0])
-    plain = evaluate(Inputs(**(H800 | V3 | dict(link_gbps=links)), ep=64, tp=1, rank_cv=0.02), names)
+    plain = evaluate(Inputs(**(H800 | V3 | {"link_gbps": links}), ep=64, tp=1, rank_cv=0.02), names)
     with jax.enable_x64(True):
-        traced = jax.jit(lambda link: evaluate(Inputs(**(H800 | V3 | dict(link_gbps=link)), ep=64, tp=1, rank_cv=0.02), names))(links)
+        traced = jax.jit(
+            lambda link: evaluate(Inputs(**(H800 | V3 | {"link_gbps": link}), ep=64, tp=1, rank_cv=0.02), names)
+        )(links)
     for name in names:
         np.testing.assert_allclose(np.broadcast_to(plain[name], 3), np.broadcast_to(traced[name], 3), rtol=1e-9)
     assert np.ndim(plain["decode_ep_link_gbps"]) == 0 and np.ndim(plain["wait_hours"]) == 0
