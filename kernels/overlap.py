@@ -303,7 +303,9 @@ def compute_delay(run, window, slowdown, comm_slowdown):
     result = [Candidate(0.0, {key: value * share * (1.0 + comm_slowdown) for key, value in run.counts.items()})]
     for item in run.candidates:  # kappa (W - w_k) + kappa (1+kappa_c)/(1+kappa) of the buckets before k
         before = plus(run.counts, item.counts, -1.0)
-        result.append(Candidate(-slowdown * item.offset, {key: value * share * (1.0 + comm_slowdown) for key, value in before.items()}))
+        # a chunk that is not there has offset -inf, which a slow-down of 0 would make no number
+        result.append(Candidate(-slowdown * maximum(item.offset, -1e30),
+                                {key: value * share * (1.0 + comm_slowdown) for key, value in before.items()}))
     return result
 
 

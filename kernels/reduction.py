@@ -111,11 +111,12 @@ def _buckets(x, work, times, net, shares, hop):
     runs = _runs(x, work, times, lambda size, routed: _pair(shares, dense, experts, size - routed, routed), shares.moe)
     first, last, plain = runs
     gap = x.pp * times.chunk_backward_s  # from one chunk's last backward to the next chunk's
-    stages = [_chunks(x, first, plain, None, gap, 0.0, 0.0)]
+    middle = plain if x.at_most("vpp") > 1 else None
+    stages = [_chunks(x, first, middle, None, gap, 0.0, 0.0)]
     costs = first.costs | {"hop": hop}
     if last is not None:
         costs |= last.costs
-        stages.append(_chunks(x, plain, plain, last, gap, slack_s(x, times.stages), where(x.schedule == ONE_F_ONE_B, x.pp - 1.0, 0.0)))
+        stages.append(_chunks(x, middle, middle, last, gap, slack_s(x, times.stages), where(x.schedule == ONE_F_ONE_B, x.pp - 1.0, 0.0)))
     if plain is not None:
         costs |= plain.costs
     slow, comm_slow = x.overlap_slowdown, x.comm_slowdown
@@ -126,8 +127,10 @@ def _buckets(x, work, times, net, shares, hop):
             candidates.append(late if on is None else late._replace(offset=where(on, late.offset, -float("inf"))))
     every = where((x.zero_stage == 2), x.micro_batches, 1.0)
     terms = [Term(candidates, every)]
-    if not (is_concrete(slow) and slow == 0) and x.at_most("pp") > 1:
-        terms.append(Term(compute_delay(stages[0][0], None, slow, comm_slow), (x.pp - 1.0) * every, least=True))
+    if not _absent(slow) and x.at_most("pp") > 1:  # each stage's slow-down delays those below it, down to stage 0
+        inner = _chunks(x, plain, middle, None, gap, 0.0, 0.0)[0]
+        for run, many in ((inner, positive(x.pp - 2.0)), (stages[1][0], minimum(x.pp - 1.0, 1.0))):
+            terms.append(Term(compute_delay(run, None, slow, comm_slow), many * every, least=True))
     served = [{name: count * every for name, count in run.counts.items() if name != "hop"} for run, *_ in stages]
     if x.at_most("zero_stage") > 0:
         gather, more, gather_costs = _parameter_gather(x, work, times, net, shares)
@@ -162,11 +165,13 @@ def _runs(x, work, times, cost, moe):
         size = curve_size(whole, curve, x.bucket_bytes)
         return _Run(*buckets(curve, size, curve_size(whole, curve, x.first_bucket_bytes), cost, name, moe, alike), curve, size)
 
+    slowed = not _absent(x.overlap_slowdown)
+
     def curve_size(whole, curve, size):
         return where(x.bucketing == 1, curve.bytes, size) if whole else size
 
     return (run(first, "first", False), run(last, "last", True) if pipelined else None,
-            run(plain, "plain", True) if x.at_most("vpp") > 1 else None)
+            run(plain, "plain", True) if x.at_most("vpp") > 1 or (slowed and pipelined) else None)
 
 
 class _Run(NamedTuple):
@@ -222,7 +227,7 @@ def _sustained(x, runs, stages, times):
         gone = 0.0 if on is None else where(on, 0.0, -float("inf"))
         result += _keeps_up(last, slow, slack + above * x.pp * times.chunk_backward_s + positive(-gone), slack_hops + above * x.pp,
                             x.bucketing)
-        if plain is not None:
+        if plain is not None and x.at_most("vpp") > 1:
             only = where(x.vpp > 1, 0.0, float("inf"))
             result += _keeps_up(plain, slow, slack + only, slack_hops, x.bucketing)
     return result
@@ -361,6 +366,11 @@ def _sharded(x, work, times, net, shares, hop):
         ends = [_chosen(x.reshard_after_forward, {0: no, 1: yes}) for no, yes in zip(kept, resharded)]
     window = blocks * backward + rest
     scatters = [item._replace(offset=item.offset - window) for item in ends]
+    if not (is_concrete(x.overlap_slowdown) and x.overlap_slowdown == 0):
+        # what is hidden slows the compute over it, E = W + kappa' C: exact where all but the first gather and the last scatter hide
+        slow, inner = x.overlap_slowdown / (1.0 + x.overlap_slowdown), blocks - 1.0
+        gathers.append(Candidate(-begin, {"a.root": 1.0, "a": 1.0 + slow * inner}))
+        scatters.append(Candidate(0.0, {"r.root": 1.0, "r": 1.0 + slow * inner, "a": slow * resharding * inner}))
     every = x.micro_batches + x.pp - 1.0
     each = {name: count * x.micro_batches for name, count in served.items()}
     return Way([Term(gathers, every), Term(scatters, every)], [each], [Term(sustained)], costs)
