@@ -37,10 +37,12 @@ def plan(config, settings, format):
 @click.option("-o", "--output", "path", metavar="STORE", help="Where the store goes.  [default: outputs/NAME.zarr]")
 @set_option
 @click.option("--part", metavar="I/N", help="Only every N-th block, for jobs without a scheduler between them.")
+@click.option("--workers", type=click.IntRange(1), help="Processes to start here, one for each GPU or share of the cores.")
+@click.option("--dask", metavar="ADDRESS", help="A dask scheduler (or its file) whose workers do the blocks.")
 @click.option("--extend", is_flag=True, help="Let a store of fewer labels or outputs grow.")
 @click.option("--overwrite", is_flag=True, help="A new store; the old one stays until it is complete.")
 @table_format()
-def run(config, path, settings, part, extend, overwrite, format):
+def run(config, path, settings, part, workers, dask, extend, overwrite, format):
     """Evaluate a sweep into a store, or finish one that was stopped.
 
     \b
@@ -48,14 +50,18 @@ def run(config, path, settings, part, extend, overwrite, format):
       sweep run quickstart
       sweep run why-400g -o outputs/mine.zarr --set 'accelerator=[h100, b200]'
       sweep run why-400g --part 1/4
+      sweep run why-400g --dask tcp://10.0.0.1:8786
     """
     from . import execute, tables
     from .progress import Bar, clock, count
 
     spec = load_spec(config, settings)
+    if workers and dask:
+        raise SpecError("--workers and --dask are both given. Keep one: processes here, or a cluster that runs already.")
     bar = Bar() if not quiet() else None
+    how = {"extend": extend, "overwrite": overwrite, "workers": workers, "dask": dask}
     try:
-        result = execute.run(spec, path, part=_part(part), extend=extend, overwrite=overwrite, progress=bar)
+        result = execute.run(spec, path, part=_part(part), progress=bar, **how)
     except KeyboardInterrupt:
         complain("interrupted; every finished block is kept. The same command goes on from there.")
         sys.exit(130)

@@ -52,28 +52,43 @@ class Result(NamedTuple):
     notes: tuple = ()
 
 
-def run(spec, path=None, *, part=None, extend=False, overwrite=False, progress=None):
+def run(spec, path=None, *, part=None, extend=False, overwrite=False, dask=None, workers=None, progress=None):
     """Evaluate a sweep into the store at ``path`` (default: outputs/NAME.zarr), or finish one that was stopped.
 
     ``part`` is ``(i, n)``, i from 1: this process does every n-th block, others do the rest.  ``extend`` lets a store of fewer labels
-    or outputs grow; ``overwrite`` builds a new store and swaps when it is complete.  ``progress`` is called with a Progress after
-    each block.  Returns a Result; raises PlanError or StoreError, before anything is computed, where it cannot work.
+    or outputs grow; ``overwrite`` builds a new store and swaps when it is complete.  ``dask`` is the address of a scheduler whose workers
+    do the blocks, ``workers`` a number of processes to start here for that.  ``progress`` is called with a Progress after each block.
+    Returns a Result; raises PlanError or StoreError, before anything is computed, where it cannot work.
     """
     path = str(path or spec.store.get("path") or default_path(spec))
     swaps.finish_swap(path)
     target = str(swaps.replacement(path)) if overwrite else path
-    plan, notes = _prepare(spec, target, extend)
+    if finished(spec, target):
+        attrs = store.root(target)["attributes"]
+        if overwrite:
+            swaps.swap(target, path)
+        return Result(path, True, 0, 0, 0.0, attrs["device"], _notes(attrs))
+    elsewhere = f"{workers} workers" if workers else dask and f"workers of {dask}"
+    plan, notes = _prepare(spec, target, extend, elsewhere)
     name = "all" if part is None else f"{part[0]}-of-{part[1]}"
     try:
         with Lock(target, name):
             store.agree(target)
-            result = _compute(plan, target, name, part, progress, notes)
+            result = _compute(plan, target, name, part, progress, notes, elsewhere, dask, workers)
     except OSError as error:
         raise disk.explained(error, target) from error
     if overwrite and result.complete:
         swaps.swap(target, path)
         result = result._replace(path=path)
     return result
+
+
+def finished(spec, path):
+    """True where the store at ``path`` is complete and of this spec and model."""
+    if not (Path(path) / "zarr.json").exists():
+        return False
+    attrs = store.root(path)["attributes"]
+    return bool(attrs["complete"]) and attrs["spec_sha256"] == spec.sha256 and attrs["model_sha256"] == provenance.model_sha256()
 
 
 def run_block(path, index, outputs=None):
@@ -171,7 +186,7 @@ class Runner:
         return int((status == 0).sum()) * int(np.prod(lacking, dtype=int))
 
 
-def _prepare(spec, path, extend):
+def _prepare(spec, path, extend, device):
     """The plan of the store at ``path``, created or grown if need be; and what is to be said."""
     if not (Path(path) / "zarr.json").exists():
         if Path(path).exists() and any(Path(path).iterdir()) if Path(path).is_dir() else Path(path).exists():
@@ -180,7 +195,7 @@ def _prepare(spec, path, extend):
         refuse(plan, path)
         if Path(path).is_dir():
             Path(path).rmdir()
-        if store.create(plan, path, device_name()):
+        if store.create(plan, path, device or device_name()):
             return plan, ()
     attrs = store.root(path)["attributes"]
     if attrs["spec_sha256"] == spec.sha256 and attrs["model_sha256"] == provenance.model_sha256():
@@ -196,7 +211,7 @@ def _prepare(spec, path, extend):
         store.agree(path)
         plan = _grown(path, spec)
         refuse(plan, path)
-        store.extend(path, plan, device_name())
+        store.extend(path, plan, device or device_name())
     return plan, _notes(attrs)
 
 
@@ -220,19 +235,24 @@ def _notes(attrs):
     return tuple(notes)
 
 
-def _compute(plan, path, name, part, progress, notes):
+def _compute(plan, path, name, part, progress, notes, elsewhere, dask, workers):
     """All blocks that are left for this part, then the closing where nothing is left for anyone."""
     began = time.monotonic()
     state = journal.read(path, plan)
     left = state.pending
     mine = left if part is None else left[left % part[1] == part[0] - 1]
     points = sum(plan.chunk(int(i)).points for i in mine)
-    device = device_name() if len(mine) else store.root(path)["attributes"]["device"]
+    device = (elsewhere or device_name()) if len(mine) else store.root(path)["attributes"]["device"]
     if len(mine):
         count = _Count(len(mine), points, progress)
         missing = [v.name for v in plan.variables if (plan.owned(v) & ~state.done[v.name].reshape(plan.grid)).any()]
         with journal.Journal(path, name, provenance.session(device)) as book:
-            _pipeline(Runner(path, plan, missing), mine, book, count)
+            if elsewhere:
+                from . import distribution
+
+                distribution.run(path, plan, mine, missing, lambda record, done: (book.add(record, []), count.add(done)), dask, workers)
+            else:
+                _pipeline(Runner(path, plan, missing), mine, book, count)
         state = journal.read(path, plan)
     complete = not len(state.pending)
     if complete and not store.root(path)["attributes"]["complete"]:
@@ -261,7 +281,9 @@ def _pipeline(runner, indices, book, count):
                 slots.release()
                 break
             index = runner.plan.chunk(int(flat)).index
-            pool.submit(finish, index, runner.dispatch(index))
+            started = runner.dispatch(index)
+            count.start()
+            pool.submit(finish, index, started)
     if failures:
         raise failures[0]
 
@@ -271,9 +293,14 @@ class _Count:
 
     def __init__(self, blocks, points, progress):
         self.blocks, self.points, self.progress = blocks, points, progress
-        self.began, self.lock, self.done, self.written = time.monotonic(), threading.Lock(), 0, 0
+        self.began, self.lock, self.done, self.written = None, threading.Lock(), 0, 0
+
+    def start(self):
+        """Begin to count time: the first block was started, so everything is compiled."""
+        self.began = self.began or time.monotonic()
 
     def add(self, points):
+        self.start()
         with self.lock:
             self.done += 1
             self.written += points

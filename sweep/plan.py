@@ -23,7 +23,7 @@ from .stages import Stages, dtype_of
 
 BLOCK_POINTS = 2**20
 IN_FLIGHT = 3  # blocks being evaluated, fetched or written at one time
-BASE_BYTES = 420 * 2**20  # of a process with jax, xarray and zarr loaded and the stages compiled
+BASE_BYTES = 900 * 2**20  # of a process with jax, xarray and zarr loaded, at its peak while the stages are compiled
 POINTS_PER_S, BYTES_PER_S = 8e6, 250e6  # evaluated, written: 2 cores of 2024, for the estimate of time alone
 
 
@@ -61,38 +61,48 @@ class Plan:
     spec: object
     mesh: object
     block: tuple  # points of a block along each axis
-    tile: tuple  # points that are evaluated at one time: the block itself, or a part of it in a reduction
     variables: tuple
-    leaves: dict
     reduction: object = None
     order: tuple = ()  # for each axis the place of each of its labels in the spec, where a store holds another order
 
     @classmethod
-    def of(cls, spec, mesh=None, block=None, order=()):
-        """The plan of a spec.  A store that is continued gives its own ``mesh`` (labels in its order) and ``block``."""
+    def of(cls, spec, mesh=None, block=None, order=(), dims=None):
+        """The plan of a spec.  A store that is continued gives its own ``mesh`` (labels in its order), ``block`` and ``dims`` (the axes of
+        each output), so that jax is not needed to plan it.
+        """
         mesh = mesh or spec.mesh
-        options = spec.store or {}
-        points = int(options.get("block_points", BLOCK_POINTS))
+        reduction = None
         if spec.reduce:
             from .reductions import Reduction
 
             reduction = Reduction(spec.reduce, mesh, spec.allow)
-            leaves = Stages(mesh, reduction.outputs, mesh.shape, spec.precision).leaves
-            tile = cut(mesh, leaves, points)
-            block = tuple(block) if block else reduction.block(mesh, tile)
-            tile = tuple(map(min, tile, block))
-            return cls(spec, mesh, block, tile, reduction.partials(mesh.dims), leaves, reduction, order)
-        names = tuple(dict.fromkeys((*spec.outputs, "status")))
-        leaves = Stages(mesh, names, mesh.shape, spec.precision).leaves
-        block = tuple(block) if block else cut(mesh, leaves, points)
-        where = set(_where_dims(spec, mesh))
-        variables = []
-        for name in names:
-            dims = leaves["report"][name].dims
-            if name == "status":
-                dims = tuple(dim for dim in mesh.dims if dim in where or dim in dims)
-            variables.append(Variable(name, dims, *dtype_of(name)))
-        return cls(spec, mesh, block, block, tuple(variables), leaves, None, order)
+        names = reduction.outputs if reduction else tuple(dict.fromkeys((*spec.outputs, "status")))
+        leaves = None
+        if block is None or (dims is None and not reduction):
+            leaves = _leaves(spec, mesh, names)
+        if block is None:
+            block = cut(mesh, leaves, _block_points(spec))
+            block = reduction.block(mesh, block) if reduction else block
+        if reduction:
+            variables = reduction.partials(mesh.dims)
+        else:
+            dims = dims or _dims(spec, mesh, leaves)
+            variables = tuple(Variable(name, tuple(dims[name]), *dtype_of(name)) for name in names)
+        plan = cls(spec, mesh, tuple(block), variables, reduction, order)
+        if leaves:
+            plan.__dict__["leaves"] = leaves
+        return plan
+
+    @cached_property
+    def leaves(self):
+        """What the stages hand on, see Stages.leaves."""
+        names = self.reduction.outputs if self.reduction else tuple(v.name for v in self.variables)
+        return _leaves(self.spec, self.mesh, names)
+
+    @cached_property
+    def tile(self):
+        """Points that are evaluated at one time: the block, or a part of it in a reduction."""
+        return tuple(map(min, cut(self.mesh, self.leaves, _block_points(self.spec)), self.block)) if self.reduction else self.block
 
     # -- shape ----------------------------------------------------------------------------------------------------------
 
@@ -317,6 +327,22 @@ def si(number, unit="B"):
     else:
         prefix = "P"
     return f"{number:.3g} {prefix}{unit}"
+
+
+def _leaves(spec, mesh, names):
+    return Stages(mesh, names, mesh.shape, spec.precision).leaves
+
+
+def _dims(spec, mesh, leaves):
+    """The axes of each output; status has those that ``where`` reads, too."""
+    dims = {name: leaf.dims for name, leaf in leaves["report"].items()}
+    where = _where_dims(spec, mesh)
+    dims["status"] = tuple(dim for dim in mesh.dims if dim in where or dim in dims["status"])
+    return dims
+
+
+def _block_points(spec):
+    return int((spec.store or {}).get("block_points", BLOCK_POINTS))
 
 
 def _where(spec, mesh):

@@ -111,7 +111,8 @@ def plan_of(path):
     spec = provenance.thaw(attrs, axes)
     orders = {name: _order(spec.mesh, name, labels, path) for name, labels, _ in axes}
     mesh = rearranged(spec.mesh, orders)
-    return Plan.of(spec, mesh, tuple(attrs["block_shape"]), tuple(orders[dim] for dim in mesh.dims))
+    dims = {name: arrays[name].get("dimension_names") or () for name in (*spec.outputs, "status") if name in arrays}
+    return Plan.of(spec, mesh, tuple(attrs["block_shape"]), tuple(orders[dim] for dim in mesh.dims), dims or None)
 
 
 def zone_maps(path):

@@ -233,3 +233,19 @@ def test_a_sweep_without_axes(tmp_path):
     assert sweep.run(made, tmp_path / "a.zarr").complete
     same(store.open_store(tmp_path / "a.zarr"), expected(made))
     assert sweep.run(made, tmp_path / "a.zarr").blocks == 0
+
+
+def test_a_finished_sweep_is_recognised_without_jax(tmp_path):
+    import subprocess
+    import sys
+
+    sweep.run(spec(), tmp_path / "a.zarr")
+    script = (
+        "import sys; sys.path.insert(0, sys.argv[1]); import toy; toy.install(); import test_execute, sweep\n"
+        "from sweep import inspections\n"
+        "sys.modules.pop('jax'); del test_execute.jax\n"
+        "assert sweep.run(test_execute.spec(), sys.argv[2]).blocks == 0\n"
+        "assert inspections.info(sys.argv[2])['complete']\n"
+        "assert 'jax' not in sys.modules\n"
+    )
+    subprocess.run([sys.executable, "-c", script, str(__import__("pathlib").Path(__file__).parent), str(tmp_path / "a.zarr")], check=True)

@@ -22,7 +22,7 @@ class Parts(NamedTuple):
     status: object
 
 
-def prepare(inputs):
+def prepare(inputs, outputs=()):
     """Compute, gradient bytes and status, free of the link."""
     params = 1e9 if inputs.params is None else inputs.params
     compute = 6 * params * inputs.seq_len * inputs.micro_batch / inputs.tp / inputs.pp / 4e14
