@@ -59,7 +59,16 @@ class Answer:
 
     def text(self):
         """For people."""
-        heads = ("generation", "TFLOP/s", "first order", "full model", "all models", "ships with", "its port asks for", "stored at")
+        heads = (
+            "generation",
+            "TFLOP/s",
+            "first order",
+            "full model",
+            "all models",
+            "ships with",
+            "its port asks for",
+            "stored at",
+        )
         cells = [
             (row.accelerator, number(row.achieved_tflops), number(row.first_order_gbps), number(row.required_gbps),
              f"{number(row.least_gbps)} to {number(row.most_gbps)}", number(row.ships_gbps),
@@ -86,7 +95,9 @@ class Answer:
         """Three commands that go on from here."""
         middle = next((row for row in self.rows if row.accelerator == "h100"), self.rows[len(self.rows) // 2])
         point = {"model": self.model, "accelerator": middle.accelerator, **self.fixed, **middle.at}
-        words = " ".join(f"{name}={_short(value)}" for name, value in point.items() if name in _EXPLAINED and value not in (None, ""))
+        words = " ".join(
+            f"{name}={_short(value)}" for name, value in point.items() if name in _EXPLAINED and value not in (None, "")
+        )
         labels = {name: value for name, value in point.items() if name in self.axes and name != "seq_len"}
         at = " ".join(f"--at {name}={_short(value)}" for name, value in labels.items())
         return (
@@ -113,7 +124,9 @@ class Answer:
         change = row.required_gbps / row.first_order_gbps - 1 if row.first_order_gbps else math.nan
         full = f"the full model asks for {100 * abs(change):.0f} % {'less' if change < 0 else 'more'}"
         enough = row.ships_gbps / row.required_gbps
-        port = f"its {row.ships_gbps:g} Gb/s are " + (f"{enough:.2f} times that" if enough >= 1 else f"{100 * enough:.0f} % of that")
+        port = f"its {row.ships_gbps:g} Gb/s are " + (
+            f"{enough:.2f} times that" if enough >= 1 else f"{100 * enough:.0f} % of that"
+        )
         other = f"; {row.binding} asks for more than the reduction" if row.binding not in ("", "dp", "none") else ""
         return f"{row.accelerator}: {bits:g} x {number(row.achieved_tflops)} TFLOP/s / {number(self.tokens)}; {full}; {port}{other}."
 
@@ -135,7 +148,9 @@ def answer(store, tokens=TOKENS, model=None):
     Raises StoreError where the store lacks what the answer needs.
     """
     ds, path = _opened(store)
-    lacking = [name for name in NEEDED if name not in ds.variables] + [name for name in ("accelerator",) if name not in ds.dims]
+    lacking = [name for name in NEEDED if name not in ds.variables] + [
+        name for name in ("accelerator",) if name not in ds.dims
+    ]
     if lacking:
         raise StoreError(f"{path}: has no {', '.join(lacking)}, which the answer is made of. Type: sweep run why-400g.")
     model = _reference(ds, model)
@@ -184,7 +199,11 @@ def _fixed(ds):
 def _said(ds, fixed):
     """What the slice holds: labels taken of axes, and the sweep's own constants that decide the requirement."""
     constants = selections.settings(ds)
-    return fixed | {name: constants[name] for name in ("efficiency", "bucket_bytes", "tp", "dp", "seq_len", "grad_bytes") if name in constants}
+    return fixed | {
+        name: constants[name]
+        for name in ("efficiency", "bucket_bytes", "tp", "dp", "seq_len", "grad_bytes")
+        if name in constants
+    }
 
 
 def _row(ds, accelerator, model, tokens, path):
@@ -216,9 +235,13 @@ def _dense(ds, name):
 def _nearest(ds, windows, required, tokens, accelerator, path):
     """Index and labels of the stored window nearest to ``tokens``; of equals the largest tp, then the longest sequence."""
     dims = [dim for dim in WINDOW if dim in ds.dims]
-    distance = np.where(np.isfinite(required) & (windows > 0) & (required > 0), np.abs(np.log(windows / tokens)), np.inf)
+    distance = np.where(
+        np.isfinite(required) & (windows > 0) & (required > 0), np.abs(np.log(windows / tokens)), np.inf
+    )
     if not np.isfinite(distance).any():
-        raise StoreError(f"{path}: no window of {accelerator} has a finite requirement. Sweep more seq_len or micro_batch.")
+        raise StoreError(
+            f"{path}: no window of {accelerator} has a finite requirement. Sweep more seq_len or micro_batch."
+        )
     near = np.argwhere(distance <= distance.min() + 1e-9)
     labels = [[ds[dim].values[i] for dim, i in zip(dims, index)] for index in near]
     best = max(range(len(near)), key=lambda k: tuple(float(value) for value in labels[k]))
@@ -236,7 +259,11 @@ def _over_models(ds, at, scale):
     if codes is not None:
         status = point["status"]
         status = status.isel({dim: 0 for dim in status.dims if dim != "model"})
-        valid = np.isin(status.values, codes) if status.dims else np.full(required.shape, bool(np.isin(status.values, codes)))
+        valid = (
+            np.isin(status.values, codes)
+            if status.dims
+            else np.full(required.shape, bool(np.isin(status.values, codes)))
+        )
         required = required[valid]
     return [float(value) for value in required if math.isfinite(value)]
 

@@ -47,7 +47,9 @@ def sent(p):
     size = number(x.grad_bytes)
     items = [Line("parameters of the model", work.params, "parameters", "3.1", "P", "", "params")]
     if p.parts.shares.moe:
-        items.append(Line("of which a token meets", work.active_params, "parameters", "3.2", "P_a", "", "active_params"))
+        items.append(
+            Line("of which a token meets", work.active_params, "parameters", "3.2", "P_a", "", "active_params")
+        )
     items.append(Line("gradient of a block on this GPU", x.grad_bytes * work.block_params, "byte", "3.1", "s_g p_b",
                       f"{size} x {amount(work.block_params, 'parameters')}"))  # fmt: skip
     if p.parts.shares.moe:

@@ -39,7 +39,15 @@ class Explanation:
         self.first_order_gbps, self.steps = decompositions.decompose(point.inputs)
         self.levers, self.idle = decompositions.levers(point.inputs)
         before, after = exposures.sections(point)
-        ordered = [_answer(self), _givens(point), *derivations.sections(point), *before, _decomposition(self), *after, _changes(self)]
+        ordered = [
+            _answer(self),
+            _givens(point),
+            *derivations.sections(point),
+            *before,
+            _decomposition(self),
+            *after,
+            _changes(self),
+        ]
         numbered = [section._replace(title=f"{index}. {section.title}") for index, section in enumerate(ordered)]
         self.worksheet = Worksheet(_title(point), tuple(numbered))
 
@@ -114,7 +122,9 @@ def what_sets_it(explanation):
         sentence += f", mostly for: {moved.words} (x {moved.factor:.3g})"
     others = p.word("binding_dimension")
     if others not in ("dp", "none"):
-        sentence += f". Of all groups {others} asks for more still, {amount(out[f'required_link_gbps_{others}'], 'Gb/s')}"
+        sentence += (
+            f". Of all groups {others} asks for more still, {amount(out[f'required_link_gbps_{others}'], 'Gb/s')}"
+        )
     return sentence + "."
 
 
@@ -144,7 +154,11 @@ def _givens(p):
     last = ("derived", "default")
     order = ["given", *(source for source in groups if source not in ("given", *last)), *last]
     heads = {"given": "Given", "derived": "Follow from the rest", "default": "Assumed, for nothing was said (defaults)"}
-    said = [f"{heads.get(source, f'From the preset {source}')}: {', '.join(groups[source])}." for source in order if source in groups]
+    said = [
+        f"{heads.get(source, f'From the preset {source}')}: {', '.join(groups[source])}."
+        for source in order
+        if source in groups
+    ]
     return Section("What was given, and what was assumed", tuple(said))
 
 
@@ -164,7 +178,14 @@ def _decomposition(explanation):
         if abs(step.factor - 1.0) < 5e-5:
             idle.append(step.name)
         else:
-            rows.append((step.name, step.words, number(step.gbps), "-" if step.factor != step.factor else f"x {step.factor:.4f}"))
+            rows.append(
+                (
+                    step.name,
+                    step.words,
+                    number(step.gbps),
+                    "-" if step.factor != step.factor else f"x {step.factor:.4f}",
+                )
+            )
     rows.append(("", "= link_gbps_at_tolerance", number(steps[-1].gbps), ""))
     said = (
         "A factor is the requirement with the feature over that without it, features above it present, those below it "
@@ -184,16 +205,22 @@ def _changes(explanation):
         large = quantity.unit == "byte" and lever.value > 1e4
         name = lever.name if large or quantity.unit == "1" else f"{lever.name} ({quantity.unit})"
         value = amount(lever.value, "byte") if large else number(lever.value)
-        rows.append((name, value, f"{lever.elasticity:+.3f}" if known else "-", number(lever.half), number(lever.twice)))
+        rows.append(
+            (name, value, f"{lever.elasticity:+.3f}" if known else "-", number(lever.half), number(lever.twice))
+        )
     items = []
     if rows:
         items.append(Table(("input", "value", "elasticity", "Gb/s at half", "Gb/s at twice"), tuple(rows), "levers"))
-        items.append("Elasticity: per cent of requirement for one per cent of the input. A dash: a count, or out of bounds.")
+        items.append(
+            "Elasticity: per cent of requirement for one per cent of the input. A dash: a count, or out of bounds."
+        )
     if explanation.idle:
         items.append(f"Without effect on the requirement: {', '.join(explanation.idle)}.")
     others = decompositions.choices(p.inputs)
     if others:
-        items.append("Chosen otherwise: " + ", ".join(f"{words} {amount(gbps, 'Gb/s')}" for words, gbps in others) + ".")
+        items.append(
+            "Chosen otherwise: " + ", ".join(f"{words} {amount(gbps, 'Gb/s')}" for words, gbps in others) + "."
+        )
     if explanation.outputs["required_link_gbps"] > 0:
         items.append(_enough(p))
     return Section("What would change the requirement", tuple(items or ["Nothing that was tried."]), "7.6")

@@ -106,7 +106,9 @@ def requirement(p):
         items.append(Line("required port", required, "Gb/s", "7.1", formula, "", "required_link_gbps"))
     free = float(p.parts.free_step_s)
     tol = f"{number(x.tolerance)}/{number(1 - x.tolerance)} x {amount(free, 's')}"
-    items.append(Line("seconds that may stay exposed", p.allowed_s, "s", "7.2", "epsilon = tol/(1 - tol) (step - exposed)", tol))
+    items.append(
+        Line("seconds that may stay exposed", p.allowed_s, "s", "7.2", "epsilon = tol/(1 - tol) (step - exposed)", tol)
+    )
     items.append(Line("port at which no more is exposed", tolerant, "Gb/s", "7.2", "B_tol", _at_tolerance(p, tolerant),
                       "link_gbps_at_tolerance"))  # fmt: skip
     return Section("The requirement: windows and slack taken at infinite link speed", tuple(items))
@@ -114,7 +116,13 @@ def requirement(p):
 
 def groups(p):
     """What each group asks of the port."""
-    words = {"dp": "data parallelism", "pp": "pipeline hops", "ep": "expert exchange", "cp": "context exchange", "tp": "tensor parallelism"}
+    words = {
+        "dp": "data parallelism",
+        "pp": "pipeline hops",
+        "ep": "expert exchange",
+        "cp": "context exchange",
+        "tp": "tensor parallelism",
+    }
     rows = tuple((name, words[name], number(p.out[f"required_link_gbps_{name}"])) for name in quantities.GROUPS[1:])
     table = Table(("group", "what", "required Gb/s"), rows, "required_by_group")
     binding, margin = p.word("binding_dimension"), p.out["binding_margin"]
@@ -145,7 +153,14 @@ def step(p):
     items += [
         Line("step", total, "s", "11.1", name="step_time_s", note="pipeline, what is exposed, update"),
         Line("model FLOP utilisation", 100 * out["mfu"], "%", "11.2", "mfu = 3 forward FLOP/(F step)", name="mfu"),
-        Line("tokens per second and GPU", out["tokens_per_s_per_gpu"], "", "11.2", "T m/(tp pp step)", name="tokens_per_s_per_gpu"),
+        Line(
+            "tokens per second and GPU",
+            out["tokens_per_s_per_gpu"],
+            "",
+            "11.2",
+            "T m/(tp pp step)",
+            name="tokens_per_s_per_gpu",
+        ),
         f"The largest term is: {p.word('bottleneck')}.",
     ]
     return Section(f"The step at {_port(p)}", tuple(items))
@@ -155,7 +170,13 @@ def memory(p):
     """Bytes, and every reason of status."""
     stages = kernel_memory.memory(p.x, p.parts.work, *schedule.in_flight(p.x))
     fuller = max(stages.first, stages.last, key=lambda stage: float(stage.total))
-    parts = (("parameters", "12.1"), ("gradients", "12.1"), ("optimizer", "12.1"), ("activations", "12.2"), ("workspace", "12.3"))
+    parts = (
+        ("parameters", "12.1"),
+        ("gradients", "12.1"),
+        ("optimizer", "12.1"),
+        ("activations", "12.2"),
+        ("workspace", "12.3"),
+    )
     items = [Line(name, float(getattr(fuller, name)), "byte", equation) for name, equation in parts]
     items.append(Line("memory of the fullest stage", p.out["memory_bytes"], "byte", "12.1", name="memory_bytes",
                       note=f"of {amount(p.x.hbm_gb, 'byte')}"))  # fmt: skip
@@ -208,7 +229,11 @@ def _keeps_up(p, gbps):
     nbytes, start = p.line(item.counts, u)
     prefixes = {name.split(".")[0] for name, count in item.counts.items() if "." in name and count}
     place = next((f", {STAGES[prefix]}" for prefix in prefixes if prefix in STAGES and p.x.pp > 1), "")
-    served = ", ".join(f"{number(float(count))} x {words_of(name, p)}" for name, count in item.counts.items() if abs(float(count)) > 1e-12)
+    served = ", ".join(
+        f"{number(float(count))} x {words_of(name, p)}"
+        for name, count in item.counts.items()
+        if abs(float(count)) > 1e-12
+    )
     lines = [
         Line(f"window that hides it{place}", -float(item.offset), "s", "7.1", "W", name="window_s"),
         Line("bytes on the port under it", nbytes, "byte", "7.1", "D", name="port_bytes", note=served),

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from . import presets, values
-from ._kernels import collectives, model, overlap, quantities, reduction
+from ._kernels import collectives, model, overlap, quantities, reduction, times
 from ._kernels import inputs as kernel_inputs
 from .errors import SpecError
 from .spec import Spec
@@ -64,6 +64,12 @@ class Point:
     def rate(self):
         """FLOP/s achieved while computing, eta F."""
         return self.out["achieved_tflops"] * quantities.OUTPUTS["achieved_tflops"].scale
+
+    @cached_property
+    def times(self):
+        """Seconds of blocks that the reduction is held against, at infinite link speed (kernels' times.Times)."""
+        late = {name: times.per_block(one, 0.0) for name, one in self.parts.traffic.items()}
+        return times.times_of(self.x, self.parts.compute, (self.parts.traffic, late), self.parts.free_step_s)
 
     @property
     def impossible(self):

@@ -46,9 +46,15 @@ def test_every_number_is_the_stores(said):
     for row in said.rows:
         point = ds.sel(accelerator=row.accelerator, model="llama-3-70b", dp=4096, **row.at)
         assert float(point.tokens_per_domain) == 8192 and row.scale == 1
-        assert row.required_gbps == float(point.required_link_gbps) and row.achieved_tflops == float(point.achieved_tflops)
+        assert row.required_gbps == float(point.required_link_gbps) and row.achieved_tflops == float(
+            point.achieved_tflops
+        )
         assert row.least_gbps <= row.required_gbps <= row.most_gbps
-    assert next(row for row in said.rows if row.accelerator == "gb300").at == {"tp": 8, "seq_len": 1024, "micro_batch": 1}
+    assert next(row for row in said.rows if row.accelerator == "gb300").at == {
+        "tp": 8,
+        "seq_len": 1024,
+        "micro_batch": 1,
+    }
 
 
 def test_another_window_is_rescaled_by_the_law_and_says_so():
@@ -74,7 +80,10 @@ def test_commands_can_be_typed(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     axes = AXES | {"seq_len": [4096, 8192], "accelerator": ["a100", "h100"], "dp": [128]}
     fixed = {"fabric": "ideal", "efficiency": 0.4}
-    run(sweep.Spec.from_dict({"axes": axes, "fixed": fixed, "outputs": OUTPUTS, "allow": ["memory"]}), "outputs/small.zarr")
+    run(
+        sweep.Spec.from_dict({"axes": axes, "fixed": fixed, "outputs": OUTPUTS, "allow": ["memory"]}),
+        "outputs/small.zarr",
+    )
     said = answers.answer("small")
     assert said.path.endswith("small.zarr")
     for command in said.commands():

@@ -17,13 +17,19 @@ from sweep.worksheets import Line, amount, mathematics, number
 ROOT = Path(__file__).resolve().parent.parent
 DESIGNS = {
     "dense": dict(model="llama-3-70b", accelerator="h100", tp=8, dp=128),
-    "first order": dict(params=70e9, accelerator="h100", tp=8, dp=4096, fabric="ideal", efficiency=0.4, scaleup_gbytes_per_s=math.inf),
+    "first order": dict(
+        params=70e9, accelerator="h100", tp=8, dp=4096, fabric="ideal", efficiency=0.4, scaleup_gbytes_per_s=math.inf
+    ),
     "one domain": dict(model="llama-3-8b", accelerator="h100", dp=8),
-    "zero-1": dict(model="llama-3-8b", accelerator="a100", dp=64, zero_stage=1, overlap_slowdown=0.1, comm_slowdown=0.2),
+    "zero-1": dict(
+        model="llama-3-8b", accelerator="a100", dp=64, zero_stage=1, overlap_slowdown=0.1, comm_slowdown=0.2
+    ),
     "fsdp": dict(model="llama-3-8b", accelerator="h100", dp=64, zero_stage=3),
     "hsdp": dict(model="llama-3-8b", accelerator="h100", dp=64, zero_stage=3, shard_group=8, grad_bytes=4),
     "pipeline": dict(model="llama-3-405b", accelerator="h100", tp=8, pp=14, vpp=3, dp=16, micro_batches=28),
-    "contended pipeline": dict(model="gpt-3-175b", accelerator="a100", tp=8, pp=8, dp=16, micro_batches=16, overlap_slowdown=0.1),
+    "contended pipeline": dict(
+        model="gpt-3-175b", accelerator="a100", tp=8, pp=8, dp=16, micro_batches=16, overlap_slowdown=0.1
+    ),
     "zero bubble": dict(model="gpt-3-175b", accelerator="a100", tp=8, pp=8, dp=16, micro_batches=16, schedule="zb-h1"),
     "experts": dict(model="mixtral-8x7b", accelerator="h100", ep=8, pp=4, dp=64, micro_batches=16),
     "experts on the port": dict(model="deepseek-v3", accelerator="h100", ep=64, dp=128, recompute="full"),
@@ -31,7 +37,15 @@ DESIGNS = {
     "diloco": dict(model="llama-3-8b", accelerator="h100", dp=64, sync_every=50, sync_fragments=4),
     "impossible": dict(model="llama-3-8b", accelerator="h100", tp=3, dp=8, pp=5),
     "latency-bound": dict(model="llama-3-8b", accelerator="h100", dp=4096, micro_batch=0.01, link_latency_us=50),
-    "oversubscribed": dict(model="llama-3-8b", accelerator="gb200", dp=512, oversubscription=4, pod_gpus=144, channels=8, link_efficiency=0.9),
+    "oversubscribed": dict(
+        model="llama-3-8b",
+        accelerator="gb200",
+        dp=512,
+        oversubscription=4,
+        pod_gpus=144,
+        channels=8,
+        link_efficiency=0.9,
+    ),
 }
 
 
@@ -75,7 +89,12 @@ def test_the_requirement_is_bytes_over_what_is_left_of_the_window(worked):
     found = {line.name: line.value for line in lines(worked)}
     required = worked.outputs["required_link_gbps"]
     if 0 < required < math.inf:
-        rate = found["port_bytes"] / (found["window_s"] - found["fixed_s"]) / worked.point.x.link_efficiency / quantities.GBPS
+        rate = (
+            found["port_bytes"]
+            / (found["window_s"] - found["fixed_s"])
+            / worked.point.x.link_efficiency
+            / quantities.GBPS
+        )
         assert rate == pytest.approx(required, rel=1e-9)
 
 
@@ -118,7 +137,9 @@ def test_formats(worked):
 def test_all_reasons_are_named():
     worked = sweep.explain(**DESIGNS["impossible"])
     assert worked.point.reasons[:2] == ["heads", "layers"]
-    assert "status heads" in worked.text() and "status layers" in worked.text() and "No such run exists" in worked.text()
+    assert (
+        "status heads" in worked.text() and "status layers" in worked.text() and "No such run exists" in worked.text()
+    )
 
 
 def test_terms_are_what_they_are_called():
@@ -159,7 +180,9 @@ def test_levers_of_the_ideal_law():
 def test_the_micro_batch_that_a_port_asks_for_is_the_inverse():
     inputs = sweep.explain(**DESIGNS["dense"]).point.inputs
     batch = decompositions.micro_batch_for(inputs, 200.0)
-    assert decompositions.ask(inputs._replace(micro_batch=batch), "required_link_gbps") == pytest.approx(200.0, rel=1e-9)
+    assert decompositions.ask(inputs._replace(micro_batch=batch), "required_link_gbps") == pytest.approx(
+        200.0, rel=1e-9
+    )
 
 
 def test_one_sentence_says_what_sets_it(worked):
@@ -173,7 +196,11 @@ def test_needs_one_value_for_each_input():
 
 
 def test_amounts_and_formulas():
-    assert amount(4.31e-3, "s") == "4.31 ms" and amount(1.4e11, "byte") == "140 GB" and amount(386.33, "Gb/s") == "386.3 Gb/s"
+    assert (
+        amount(4.31e-3, "s") == "4.31 ms"
+        and amount(1.4e11, "byte") == "140 GB"
+        and amount(386.33, "Gb/s") == "386.3 Gb/s"
+    )
     assert amount(math.inf, "Gb/s") == "infinite Gb/s" and number(8192.0) == "8,192" and number(0.02) == "0.02"
     assert mathematics("2 (n_out - 1)/n_out V/n_in") == r"2 (n_{\mathrm{out}} - 1)/n_{\mathrm{out}} V/n_{\mathrm{in}}"
     assert mathematics("eta F/(4 tau)") == r"\eta F/(4 \tau)"
