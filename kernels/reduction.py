@@ -346,7 +346,8 @@ def _sharded(x, work, times, net, shares, hop):
         gathers.append(Candidate(0.0, {"a.root": 1.0, "a": 0.0}))
     depth = minimum(x.prefetch, blocks - 1.0)
     resharding = where(x.reshard_after_forward > 0, 1.0, 0.0)
-    served = {"a": blocks + resharding * (blocks - 1.0), "a.root": 1.0, "r": blocks, "r.root": 1.0}
+    again = blocks - where(x.reshard_last_block > 0, 0.0, 1.0)
+    served = {"a": blocks + resharding * again, "a.root": 1.0, "r": blocks, "r.root": 1.0}
     sustained = [Candidate(-forward, {"a": 1.0}), Candidate(-backward, {"a": resharding, "r": 1.0})]
     if across is not None:
         reduce_ = [c.selected(c.all_reduce(group, net), x.algorithm, net, x.codes("algorithm")) for group in across]
@@ -370,7 +371,8 @@ def _sharded(x, work, times, net, shares, hop):
         # what is hidden slows the compute over it, E = W + kappa' C: exact where all but the first gather and the last scatter hide
         slow, inner = x.overlap_slowdown / (1.0 + x.overlap_slowdown), blocks - 1.0
         gathers.append(Candidate(-begin, {"a.root": 1.0, "a": 1.0 + slow * inner}))
-        scatters.append(Candidate(0.0, {"r.root": 1.0, "r": 1.0 + slow * inner, "a": slow * resharding * inner}))
+        hidden = {"r": slow * inner, "a": slow * resharding * inner}
+        scatters += [Candidate(0.0, {"r.root": 1.0} | hidden), Candidate(-rest, plus({"r.root": 1.0, "r": 1.0}, hidden))]
     every = x.micro_batches + x.pp - 1.0
     each = {name: count * x.micro_batches for name, count in served.items()}
     return Way([Term(gathers, every), Term(scatters, every)], [each], [Term(sustained)], costs)
