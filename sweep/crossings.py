@@ -7,6 +7,7 @@ spaced by ratio), so an answer between labels is as good as the axis is fine.
 import numpy as np
 import pandas as pd
 
+from . import selections
 from .errors import SweepError
 
 WORDS = ("none", "rises", "falls", "above", "below")  # above, below: on one side everywhere; none: nothing valid there
@@ -22,13 +23,9 @@ def table(blocks, text, along):
     if not equals or "=" in right:
         raise SweepError(f"crossover: {text!r} is not NAME=VALUE, such as exposed_fraction=0.02.")
     difference = blocks.number(f"({left}) - ({right})", "crossover")
-    if along not in blocks.dims:
-        raise SweepError(f"along: {along!r} is not an axis. Axes are {', '.join(blocks.dims)}.")
-    labels = blocks.labels(along)
-    if labels.dtype.kind not in "fiu" or len(labels) < 2:
-        raise SweepError(f"along: {along} needs two labels or more that are numbers.")
-    axis, x = blocks.dims.index(along), _scaled(labels.astype(float))
-    others = [dim for dim, length in zip(blocks.dims, blocks.shape) if dim != along and length > 1]
+    dim, labels = axis_of(blocks, along)
+    axis, x = blocks.dims.index(dim), _scaled(labels.astype(float))
+    others = [name for name, length in zip(blocks.dims, blocks.shape) if name != dim and length > 1]
     frames = []
     for block in blocks:
         y = np.asarray(block.evaluate(difference), float)
@@ -37,13 +34,13 @@ def table(blocks, text, along):
         place, kind = first_crossing(x[order], np.moveaxis(y, axis, -1)[..., order])
         place, kind = np.atleast_1d(place, kind)
         kept = np.nonzero(kind)
-        dims = [dim for dim in blocks.dims if dim != along]
-        starts = [start for dim, start in zip(blocks.dims, block.start) if dim != along]
+        dims = [name for name in blocks.dims if name != dim]
+        starts = [start for name, start in zip(blocks.dims, block.start) if name != dim]
         columns = {}
-        for dim, index, start in zip(dims, kept, starts):
-            if dim in others:
-                columns[dim] = blocks.labels(dim)[index + start]
-        sizes = [length for dim, length in zip(blocks.dims, blocks.shape) if dim != along]
+        for name, index, start in zip(dims, kept, starts):
+            if name in others:
+                columns[name] = blocks.labels(name)[index + start]
+        sizes = [length for name, length in zip(blocks.dims, blocks.shape) if name != dim]
         order = np.ravel_multi_index([index + start for index, start in zip(kept, starts)], sizes) if sizes else [0] * len(kept[0])
         columns[along] = _unscaled(place[kept], labels.astype(float))
         columns["crossing"] = np.array(WORDS, object)[kind[kept]]
@@ -51,6 +48,18 @@ def table(blocks, text, along):
     if not frames:
         return pd.DataFrame({name: [] for name in (*others, along, "crossing")})
     return pd.concat(frames).sort_index().reset_index(drop=True)
+
+
+def axis_of(blocks, along):
+    """``(dim, labels)`` of an axis, or of a quantity that varies along one axis only (tokens_per_domain) and is monotone there."""
+    if along in blocks.dims:
+        dim, labels = along, blocks.labels(along)
+    else:
+        slices = {name: index for name, index in blocks.picked.items() if len(index) < blocks.ds.sizes[name]}
+        dim, labels = selections.along(blocks.ds.isel(slices), along, "along")
+    if labels.dtype.kind not in "fiu" or len(labels) < 2:
+        raise SweepError(f"along: {along} needs two labels or more that are numbers.")
+    return dim, labels
 
 
 def first_crossing(x, y):

@@ -6,6 +6,8 @@ label: the dictionary's default, a 400 Gb/s port, an H100, Llama 3 70B, else the
 
 from pathlib import Path
 
+import numpy as np
+
 from . import barplots, lineplots, maps, selections
 from ._kernels import quantities
 from .errors import SweepError
@@ -64,7 +66,7 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
         dims = dict.fromkeys((*view[name].dims, *(view["status"].dims if "status" in view else ())))
         left = [str(dim) for dim in dims if dim not in shown]
         over = tuple(dim for dim in left if dim in LAYOUT)
-        return {dim: usual(view, dim) for dim in left if dim not in over}, over
+        return usual_slice(view, [dim for dim in left if dim not in over], allow), over
 
     def headline():
         if {"tokens_per_domain", "achieved_tflops", "required_link_gbps"} <= set(view):
@@ -77,7 +79,7 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
         )
         shown = (x, y)
         dims = dict.fromkeys((*view[color].dims, *(view["status"].dims if "status" in view else ())))
-        fixed = {str(dim): usual(view, dim) for dim in dims if dim not in shown}
+        fixed = usual_slice(view, [str(dim) for dim in dims if dim not in shown], allow)
         return maps.draw_map(view, x, y, color, fixed, **options)
 
     def lines(draw=lineplots.draw_lines, candidates=("link_gbps",), goals=None):
@@ -103,7 +105,7 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
 
     def breakdown():
         axis = need([dim for dim in (*worded, *few) if view.sizes[dim] <= barplots.LONGEST], "an axis of few labels")
-        return barplots.draw_breakdown(view, axis, {dim: usual(view, dim) for dim in view.dims if dim != axis}, **options)
+        return barplots.draw_breakdown(view, axis, usual_slice(view, [dim for dim in view.dims if dim != axis], allow), **options)
 
     def distribution():
         x = need(along, "an axis of numbers")
@@ -113,7 +115,7 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
 
     def requirements():
         facet = next((dim for dim in worded if view.sizes[dim] <= 6), None)
-        return barplots.draw_requirements(view, {dim: usual(view, dim) for dim in view.dims if dim != facet}, facet=facet, **options)
+        return barplots.draw_requirements(view, usual_slice(view, [dim for dim in view.dims if dim != facet], allow), facet=facet, **options)
 
     for name, draw in (
         ("map", headline), ("lines", lines), ("scaling", scaling), ("grid", grid), ("distribution", distribution),
@@ -123,6 +125,22 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
             yield name, draw()
         except SweepError as reason:
             yield name, str(reason)
+
+
+def usual_slice(ds, dims, allow=None):
+    """Usual labels for ``dims``; those of a layout as most points can run, if with the usual ones hardly any can."""
+    fixed = {str(dim): usual(ds, dim) for dim in dims}
+    codes = selections.allowed(ds, allow)
+    free = [dim for dim in fixed if dim in LAYOUT and dim in ds.coords and codes is not None and dim in ds["status"].dims]
+    if not free:
+        return fixed
+    valid = selections.select(ds["status"].to_dataset().isin(codes), {dim: label for dim, label in fixed.items() if dim not in free and dim in ds["status"].dims})
+    share = valid["status"].mean([dim for dim in valid["status"].dims if dim not in free]).transpose(*free)
+    here = {dim: selections.positions(ds, dim, fixed[dim])[0] for dim in free}
+    if float(share.isel(here)) < 0.5 * float(share.max()):
+        best = np.unravel_index(int(np.argmax(share.values)), share.shape)
+        fixed |= {dim: ds[dim].values[index].item() if hasattr(ds[dim].values[index], "item") else ds[dim].values[index] for dim, index in zip(free, best)}
+    return fixed
 
 
 def usual(ds, dim):

@@ -9,7 +9,7 @@ out.  Points whose status is not ok are left out unless their reason is allowed.
 import numpy as np
 import pandas as pd
 
-from . import crossings, sensitivities
+from . import crossings, selections, sensitivities
 from ._kernels import quantities
 from .blocks import Blocks
 from .errors import SweepError
@@ -29,7 +29,8 @@ def query(
     best, top    the ``top`` best points by a quantity: NAME (its better side), ``min:NAME`` or ``max:NAME``; ``over`` names the
                  axes searched (all), so that one list is given for each combination of the others, or ``group_by`` the groups
     pareto       the points that none beats in all of several quantities, for each group of ``group_by``
-    crossover    ``NAME=VALUE`` (a number, a quantity or arithmetic) with ``along``: where it is crossed on that axis
+    crossover    ``NAME=VALUE`` (a number, a quantity or arithmetic) with ``along``: where it is crossed on that axis, or
+                 on the scale of a quantity that varies along one axis only
     sensitivity  how much each axis moves a quantity
     group_by     names whose values make groups; alone, or with ``columns``: counts, least, mean and largest
     count        how many points match
@@ -46,7 +47,7 @@ def query(
     if top < 1:
         raise SweepError(f"top: {top} is not a number of points. Write 1 or more.")
     group_by, over, pareto, columns = _listed(group_by), _listed(over), _listed(pareto), _listed(columns)
-    blocks = Blocks(ds, at, where, _listed(allow), whole=[along] if along else ())
+    blocks = Blocks(ds, at, where, _listed(allow), whole=selections.variable(ds, along, "along").dims if along else ())
     for what, names in (("group_by", group_by), ("over", over), ("columns", columns)):
         for name in names or ():
             blocks.check(name, what)

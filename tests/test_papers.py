@@ -16,7 +16,7 @@ from tests import datasets
 ROOT = Path(__file__).resolve().parent.parent / "configs"
 SMALL = {
     "title": "Small",
-    "axes": {"accelerator": ["a100", "h100"], "dtype": ["bf16", "fp8"], "layout": {"tp": [1, 8], "pp": [2, 1]}, "link_gbps": [100, 400, float("inf")]},
+    "axes": {"accelerator": ["a100", "a100-40gb"], "dtype": ["bf16", "tf32"], "layout": {"tp": [1, 8], "pp": [2, 1]}, "link_gbps": [100, 400, float("inf")]},
     "fixed": {"model": "llama-3-8b", "dp": 64, "efficiency": 0.4},
     "outputs": ["step_time_s", "required_link_gbps", "mfu"],
 }
