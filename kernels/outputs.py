@@ -45,7 +45,7 @@ class Book:
 
     def compute_time_s(self):
         stages = stages_of(self.x, self.parts.compute, self.parts.compute.block_forward_s, self.parts.compute.block_backward_s)
-        return self._masked(self.x.micro_batches * stages.slowest(self.x.pp))
+        return self._masked(self.x.micro_batches * stages.slowest(self.x.pp, self.x.schedule))
 
     def forward_time_s(self):
         compute, x = self.parts.compute, self.x
@@ -61,7 +61,7 @@ class Book:
 
     def bubble_time_s(self):
         stages = stages_at(self.parts, link_u(self.x))
-        return self._masked(positive(pipeline_s(self.x, stages) - self.x.micro_batches * stages.slowest(self.x.pp)))
+        return self._masked(positive(pipeline_s(self.x, stages) - self.x.micro_batches * stages.slowest(self.x.pp, self.x.schedule)))
 
     def optimizer_time_s(self):
         return self.parts.optimizer_s

@@ -62,16 +62,16 @@ class Stages(NamedTuple):
         """Forward and backward of a stage without the ends of the model."""
         return self.forward + self.backward
 
-    def slowest(self, pp):
-        """Forward and backward of the slowest stage."""
-        return self.middle + where(pp > 1, maximum(self.first, self.last), self.first + self.last)
+    def slowest(self, pp, schedule=0):
+        """Forward and backward of the slowest stage; a rank of DualPipe that hosts both ends sees each half of the time."""
+        ends = where(pp > 1, maximum(self.first, self.last), self.first + self.last)
+        return self.middle + where(schedule == DUALPIPE, (self.first + self.last) / 2.0, ends)
 
 
 def pipeline_s(x, stages):
     """Seconds of the pipeline of one step, hops apart."""
     m, pp, vpp = x.micro_batches, x.pp, x.vpp
-    slowest = stages.slowest(pp)
-    first, last = stages.first, stages.last
+    slowest, first, last = stages.slowest(pp), stages.first, stages.last
 
     def one_f_one_b():
         plain = pp * stages.middle + first + last + (m - 1.0) * slowest
