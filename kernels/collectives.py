@@ -188,12 +188,17 @@ def selected(algorithms, algorithm, net, present=None):
     for item in chosen:
         if not any(item is other for other in unique):
             unique.append(item)
+    return protocols(unique, net)
+
+
+def protocols(items, net):
+    """Each algorithm by NCCL's protocols: LL (its bytes cost r_1 as much) and Simple (its latency r_2 as much)."""
     if is_concrete(net.ll_bandwidth_ratio) and is_concrete(net.simple_latency_ratio) \
             and net.ll_bandwidth_ratio == 1 and net.simple_latency_ratio == 1:
-        return unique
+        return items
     low = [item._replace(g=item.g * net.ll_bandwidth_ratio, h=item.h * net.ll_bandwidth_ratio,
-                         b=item.b * net.ll_bandwidth_ratio) for item in unique]
-    return low + [item._replace(a=item.a * net.simple_latency_ratio) for item in unique]
+                         b=item.b * net.ll_bandwidth_ratio) for item in items]
+    return low + [item._replace(a=item.a * net.simple_latency_ratio) for item in items]
 
 
 def _pick(algorithms, algorithm, codes, slot):

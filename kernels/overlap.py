@@ -403,8 +403,8 @@ def fsdp_kept_ends(blocks, backward_s, late_s=None, across=False):
     if late_s is not None:
         found.append(Candidate(blocks * backward_s + late_s, {"a": 0.0, "r": 0.0} | root))
     if across:
-        found += [Candidate(offset, {"a": 0.0, "r": scatters, "s": shards, "s.root": 1.0})
-                  for offset, scatters, shards in ((blocks * backward_s, 1.0, 1.0), (backward_s, 1.0, blocks), (backward_s, blocks, 1.0))]
+        cases = (blocks * backward_s, 1.0, 1.0), (backward_s, 1.0, blocks), (backward_s, blocks, 1.0)
+        found += [Candidate(offset, {"a": 0.0, "r": scatters, "s": shards, "s.root": 1.0}) for offset, scatters, shards in cases]
     return found
 
 

@@ -112,7 +112,7 @@ def _buckets(x, work, times, net, shares, hop):
     first, last, plain = runs
     gap = x.pp * times.chunk_backward_s  # from one chunk's last backward to the next chunk's
     middle = plain if x.at_most("vpp") > 1 else None
-    stages = [_chunks(x, first, middle, None, gap, 0.0, 0.0)]
+    stages = [_chunks(x, first, middle, None, gap, 0.0, 0.0, times.embedding_window_s)]
     costs = first.costs | {"hop": hop}
     if last is not None:
         costs |= last.costs
@@ -182,12 +182,12 @@ class _Run(NamedTuple):
     size: object
 
 
-def _chunks(x, lowest, middle, highest, gap, slack, slack_hops):
+def _chunks(x, lowest, middle, highest, gap, slack, slack_hops, late=0.0):
     """All buckets of a stage: chunks from the highest to the lowest, each served after those above it.
 
-    Chunk c ends its last backward c gap (and c pp hops) before the stage does.  Inner chunks are alike, so that the latest
-    finish starts in the lowest, in the first above it, or in the highest of them.  Returns the run, slack, its hops, and a
-    mask where the stage exists only for some points.
+    Chunk c ends its last backward c gap (and c pp hops, and ``late`` seconds of embedding) before the stage does.  Inner
+    chunks are alike, so that the latest finish starts in the lowest, in the first above it, or in the highest of them.
+    Returns the run, slack, its hops, and a mask where the stage exists only for some points.
     """
     on = None
     if highest is not None:  # the last stage: head on the chunk of the highest index
@@ -201,7 +201,7 @@ def _chunks(x, lowest, middle, highest, gap, slack, slack_hops):
         for index in (1.0, x.vpp - 1.0):
             for item in middle.candidates:
                 counts = plus(plus(item.counts, middle.counts, index - 1.0), lowest.counts)
-                candidates.append(_earlier(x, item, counts, index, gap, where(several > 0, 0.0, -float("inf"))))
+                candidates.append(_earlier(x, item, counts, index, gap, where(several > 0, -late, -float("inf"))))
         return _Run(candidates, plus(lowest.counts, middle.counts, x.vpp - 1.0), lowest.costs, None, None), slack, slack_hops, on
     candidates = [_earlier(x, item, plus(item.counts, middle.counts, x.vpp - 1.0), x.vpp - 1.0, gap, 0.0)
                   for item in highest.candidates]

@@ -18,12 +18,12 @@ What hops add:
                  + pp (vpp-1)(m/pp - 1)(p - min(t_f, t_b)/vpp)+ + N (p - t/(2 vpp))+
                  with N = 2 floor((pp-1) m/pp / 2), of one group (m = pp) 2 floor(pp/2) - 2
     ZB-H1        2p (pp-1) + (2p - g_f - g_d)+ min(q, pp-1) + (2p - g_f - g_d - t_w')+ (q - pp + 1)+
-    DualPipe     p (max(1, 3(h-1)) + m (pp-1)/pp)
+    DualPipe     p (max(1, 4(h-1)) + m (pp-1)/pp + 1/2), without the half at pp = 2
 
 1F1B and interleaved are exact where the last stage is the slowest (interleaved: hops up to a chunk's pass; beyond, exact
 for m <= 4 pp, at most 7 % low else), 1F1B an upper bound else.  ZB-H1 is exact where t_w is at most t_f and t_d; with a
 head and hops an upper bound.  DualPipe, in the order of its published code, is exact without ends and hops, an upper bound
-with ends; the paper's table counts (h-1)(t_f + 2 t_d - t_w) of bubble, which is the same where t_f = t_d.
+with them (hops: at most 5 p); the paper's table counts (h-1)(t_f + 2 t_d - t_w) of bubble, which is the same where t_f = t_d.
 
 The last backward of stage i ends i (t_b/vpp + p) before that of stage 0: its slack.  ZB-H1 and DualPipe are taken to end
 all stages together: no slack, and the window of the reduction is the last weight-gradient pass alone.
@@ -117,10 +117,12 @@ def hops(x, stages):
         filling, full = minimum(steady, pp - 1.0), positive(steady - pp + 1.0)
         early = filling * (stages.last_forward + stages.last_backward / 2.0)
         late = full * (stages.last_forward + stages.last_backward + stages.weight)
-        return [(0.0, fill), (-early, fill + 2.0 * filling), (-late, fill + 2.0 * full), (-early - late, fill + 2.0 * steady)]
+        rounds = floor((m - 1.0) / pp) * several * stages.first  # loops that hops make longest pass the embedding too
+        return [(0.0, fill), (-early, fill + 2.0 * filling), (-late, fill + 2.0 * full),
+                (rounds - early - late, fill + 2.0 * steady)]
 
     def dualpipe():
-        return [(0.0, (maximum(1.0, 1.5 * pp - 3.0) + m * (pp - 1.0) / pp) * several)]
+        return [(0.0, (maximum(1.0, 2.0 * pp - 4.0) + m * (pp - 1.0) / pp + 0.5 * minimum(pp - 2.0, 1.0)) * several)]
 
     terms = [_by_schedule(x, {ONE_F_ONE_B: one_f_one_b, ZB_H1: zero_bubble, DUALPIPE: dualpipe})]
     if x.at_most("vpp") > 1:

@@ -79,7 +79,8 @@ def _tensor(x, work, compute, net):
     group = c.place(x.tp, x.scaleup_domain)
     inside = x.at_most("tp") <= x.at_least("scaleup_domain")
     ring, hierarchical = (c.all_reduce(group, net)[code] for code in (c.RING, c.HIERARCHICAL))
-    cost = Cost(((_inside([ring, hierarchical], inside), tokens(x) * x.hidden * ACTIVATION_BYTES),))
+    lines = c.protocols(_inside([ring, hierarchical], inside), net)
+    cost = Cost(((lines, tokens(x) * x.hidden * ACTIVATION_BYTES),))
     count = 2.0 - work.moe_share * where(x.shared_experts > 0, 0.0, 1.0)
     forward = [_chunked(count, "tp", x.tp_overlap_chunks, compute.gemm_forward_s / 2.0)]
     return Traffic(forward, forward + _repeated(x, forward), {"tp": cost}, False if inside else group.n_out > 1)
@@ -101,9 +102,9 @@ def _context(x, work, compute, net):
     nbytes = tokens(x) * width * ACTIVATION_BYTES
     hop = c.Algorithm(0, where(crosses, net.latency_s, net.inner_latency_s), where(crosses, net.half_bytes, 0.0),
                       net.inner_s_per_byte, where(crosses, 1.0, 0.0), 0.0)
-    gathers = c.half_reduce(group, net)
-    costs = {"cp": Cost(((_inside([hop], inside), nbytes),)),
-             "cp.gather": Cost(((_inside([gathers[c.RING], gathers[c.HIERARCHICAL]], inside), nbytes * x.cp),))}
+    halves = c.half_reduce(group, net)
+    gathers = c.protocols(_inside([halves[c.RING], halves[c.HIERARCHICAL]], inside), net)
+    costs = {"cp": Cost(((_inside([hop], inside), nbytes),)), "cp.gather": Cost(((gathers, nbytes * x.cp),))}
     several = where(x.cp > 1, 1.0, 0.0)
     ranks, more = x.cp - 1.0, positive(x.cp - 2.0)
     ahead, back = compute.core_forward_s / x.cp, (compute.block_dgrad_s - compute.block_wgrad_s) / x.cp

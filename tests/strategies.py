@@ -49,11 +49,11 @@ def _design(rng, kind, calibrated):
         reshard_after_forward=pick([1, 1, 0]), reshard_last_block=pick([0, 1]), overlap_slowdown=0.0, comm_slowdown=0.0, sync_every=1,
         sync_fragments=1, peak_tflops=pick([125, 312, 989, 2250]), hbm_gb=pick([40, 80, 192, 400]), hbm_gbytes_per_s=pick([900, 3350, 8000]),
         scaleup_domain=pick([1, 4, 8, 8, 72]), scaleup_gbytes_per_s=pick([150, 450, 900]), scaleup_latency_us=pick([0, 1, 3]),
-        link_gbps=_log(rng, 10, 3200), link_latency_us=pick([0, 5, 20]), link_efficiency=pick([1.0, 0.8]), link_half_bytes=pick([0, 0, 1e6]),
+        link_gbps=_log(rng, 10, 3200), link_latency_us=pick([0, 5, 20, 50]), link_efficiency=pick([1.0, 0.8]), link_half_bytes=pick([0, 0, 1e6]),
         rails=pick([0, 0, 0, 1]), algorithm=pick([0, 0, 1, 2, 3, 4]), pipeline_chunks=pick([1, 1, 4]), tree_factor=pick([1.0, 1.1]),
         ll_bandwidth_ratio=1.0, simple_latency_ratio=1.0, oversubscription=1.0, pod_gpus=0, channels=0, tolerance=0.02,
     )
-    if rng.random() < 0.3 and row["tp"] == row["cp"] == 1:
+    if rng.random() < 0.2:
         row.update(ll_bandwidth_ratio=16.0, simple_latency_ratio=2.7)
     if rng.random() < 0.2:
         row.update(oversubscription=pick([2.0, 4.0]), pod_gpus=row["scaleup_domain"] * pick([2, 4, 16]))

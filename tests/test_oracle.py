@@ -171,7 +171,7 @@ def test_last_backward_with_buckets_and_gather_by_hand():
     last = [[[(2.0, None)]], [[(1.0, (1.0, 0.0)), (1.0, (1.0, 0.0))]]]
     one = pipeline.pipeline(equal(2, 1, 1.0), equal(2, 1, 2.0), 1, last=last, service=lambda *_: 3.0)
     assert max(one.graph.run()) == 9.0
-    wait = pipeline.Gather([(0.5, 0.0), (1.0, 0.5), (1.0, 0.5)], False)
+    wait = pipeline.Gather([(0.5, 0.0, 0.0), (1.0, 0.5, 0.0), (1.0, 0.5, 0.0)], False)
     two = pipeline.pipeline(equal(2, 1, 1.0), equal(2, 1, 2.0), 1, gather=[[wait], [wait._replace(units=wait.units[1:])]])
     assert max(two.graph.run()) == 6 + (0.5 + 1.5) + 1.5
 

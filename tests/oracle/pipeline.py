@@ -129,8 +129,8 @@ class Pipeline(NamedTuple):
 
 
 class Gather(NamedTuple):
-    """Parameters gathered under a stage's (or chunk's) first forward: (gather, forward) seconds of each unit in order, embedding, blocks, head;
-    ``at_once`` when the gathers are issued at time 0, else when the forward reaches the stage."""
+    """Parameters gathered under a stage's (or chunk's) first forward: (gather, forward, other traffic on the port) seconds of each unit in
+    order, embedding, blocks, head; ``at_once`` when the gathers are issued at time 0, else when the forward reaches the stage."""
 
     units: list
     at_once: bool
@@ -174,9 +174,11 @@ def _order(schedule, stage, stages, micro_batches, chunks):
 
 def _gathered(graph, gather, gpu, comm, name):
     arrived = task = graph.task(0.0, gpu, name=name)
-    for seconds, forward in gather.units:
+    for seconds, forward, port in gather.units:
         needed = graph.task(seconds, comm, [] if gather.at_once else [arrived], "gather")
         task = graph.task(forward, gpu, [needed], name)
+        if port:
+            task = graph.task(0.0, gpu, [graph.task(port, ("port", gpu[1]), [task])], name)
     return arrived, task
 
 

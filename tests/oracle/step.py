@@ -124,11 +124,12 @@ def _pipeline_end(d, reducing):
 
 
 def _rates(d):
-    if d.slowdown or d.comm_slowdown:
-        return contention(d.slowdown, d.comm_slowdown, [(("gpu", i), ("comm", i)) for i in range(d.stages)])
-    if d.port_s[1]:
-        return yielding([(("comm", i), ("port", i)) for i in range(d.stages)])
-    return None
+    pairs = [(("gpu", i), ("comm", i)) for i in range(d.stages)]
+    slow = contention(d.slowdown, d.comm_slowdown, pairs) if d.slowdown or d.comm_slowdown else None
+    if not any(d.port_s):
+        return slow
+    wait = yielding([((name, i), ("port", i)) for name in ("comm", "gather") for i in range(d.stages)])
+    return (lambda busy: [min(pair) for pair in zip(slow(busy), wait(busy))]) if slow else wait
 
 
 def _last_pass(d, stage, chunk, embedding, head):
@@ -140,7 +141,7 @@ def _last_pass(d, stage, chunk, embedding, head):
     segments += [(d.embedding_bytes, d.embedding_s[1], 0.0)] * embedding
     alone = d.first_only and (stage > 0 or chunk > 0)
     slices = one_bucket(segments) if alone else cut_buckets(segments, d.bucket_bytes, d.first_bucket_bytes)
-    if not d.port_s[1]:
+    if not d.port_s[1] or split:  # weight gradients need no other traffic
         return slices
     result, passed = [], 0
     for seconds, bucket in slices:
@@ -153,8 +154,9 @@ def _last_pass(d, stage, chunk, embedding, head):
 
 
 def _gather(d, embedding, head):
-    units = [(d.embedding_gather_s, d.embedding_s[0])] * embedding + [(d.block_gather_s, d.forward_s)] * d.blocks
-    return Gather(units + [(d.head_gather_s, d.head_s[0])] * head, d.gather == "at_once")
+    units = [(d.embedding_gather_s, d.embedding_s[0], 0.0)] * embedding
+    units += [(d.block_gather_s, d.forward_s - d.port_s[0], d.port_s[0])] * d.blocks
+    return Gather(units + [(d.head_gather_s, d.head_s[0], 0.0)] * head, d.gather == "at_once")
 
 
 def _dualpipe_end(d, reducing):
