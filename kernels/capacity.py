@@ -16,8 +16,9 @@ age of a renewal process), more where gangs are large parts of the pool:
 
 Both forms are approximations.  Against an event simulation (tests/queue_oracle.py) the mean wait is within 35 %
 wherever it is a twentieth of a job or more, for c_a and c_s up to 2, g_w up to a third of the pool and rho up to
-0.93, and p99 within 50 %; with c_s = 3 within a factor of two.  Shorter waits are off by up to three times (bursty
-arrivals wait longer, regular ones less). For gangs of one and exponential times it is exact (M/M/m).  Whoever waits
+0.93, and p99 within 50 %, on the mixes of test_capacity.py; long-tailed durations near the limit reach 56 %, c_s = 3 a
+factor of two.  Waits below a twentieth of a job are not to be relied on: up to 15 times off (bursty arrivals wait longer,
+regular ones less). For gangs of one and exponential times it is exact (M/M/m).  Whoever waits
 is taken to wait an exponential time: p99 rests on it.
 
 Times are in units of the mean job duration unless a name says otherwise; everything is elementwise, for NumPy and jax
