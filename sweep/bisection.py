@@ -39,7 +39,7 @@ def next_measurement(hosts, results, threshold=THRESHOLD):
     while True:
         if len(group) == 2:
             return _pair(group, hosts, speed, threshold)
-        first, second = group[: len(group) // 2], group[len(group) // 2:]
+        first, second = group[: len(group) // 2], group[len(group) // 2 :]
         for half in (first, second):
             if len(half) > 1 and known(half) is None:
                 return Step(half, f"a half of {len(group)} hosts")
@@ -56,16 +56,25 @@ def _between(first, second, speed, threshold):
     while len(sides[0]) > 1 or len(sides[1]) > 1:
         turn = 0 if len(sides[0]) >= len(sides[1]) else 1
         mine = sides[turn]
-        low, high = mine[: len(mine) // 2], mine[len(mine) // 2:]
+        low, high = mine[: len(mine) // 2], mine[len(mine) // 2 :]
         for part in (low, high):
             joined = frozenset((*part, *sides[1 - turn]))
             if joined not in speed:
-                return Step(tuple(sorted(joined)), "half of one side with the other side: the fault lies between two fast halves")
+                return Step(
+                    tuple(sorted(joined)),
+                    "half of one side with the other side: the fault lies between two fast halves",
+                )
         pair = [part for part in (low, high) if speed[frozenset((*part, *sides[1 - turn]))] < threshold]
         if not pair:
-            return Step((*first, *second), "slow only as a whole: oversubscription or congestion above these hosts, not one link", True)
+            return Step(
+                (*first, *second),
+                "slow only as a whole: oversubscription or congestion above these hosts, not one link",
+                True,
+            )
         sides[turn] = pair[0]
-    return Step((sides[0][0], sides[1][0]), "the path between these two hosts: cable, port, switch; then their placement", True)
+    return Step(
+        (sides[0][0], sides[1][0]), "the path between these two hosts: cable, port, switch; then their placement", True
+    )
 
 
 def _pair(group, hosts, speed, threshold):
@@ -77,4 +86,6 @@ def _pair(group, hosts, speed, threshold):
         if frozenset((host, fast[0])) not in speed:
             return Step((host, fast[0]), f"{host} with a host known to be fast")
     bad = tuple(host for host in group if speed[frozenset((host, fast[0]))] < threshold)
-    return Step(bad or group, "the host: its NIC, its PCIe link, its GPUs" if bad else "the path between these two hosts", True)
+    return Step(
+        bad or group, "the host: its NIC, its PCIe link, its GPUs" if bad else "the path between these two hosts", True
+    )

@@ -16,13 +16,17 @@ def from_logs(paths, name, accelerator=None, link_gbps=None, collective=None, ra
     for path in paths:
         log = nccl_logs.read_log(path, collective, ranks)
         ignored = ", ".join(f"{count} {why}" for why, count in sorted(log.ignored.items()))
-        say(f"{path}: {log.rows} rows in {len(log.curves)} tables of {log.lines} lines{'; ignored: ' + ignored if ignored else ''}")
+        say(
+            f"{path}: {log.rows} rows in {len(log.curves)} tables of {log.lines} lines{'; ignored: ' + ignored if ignored else ''}"
+        )
         for curve in log.curves:
             if not curve.ranks:
                 raise SweepError(f"{path}: the log does not say how many ranks ran. Give --ranks.")
             found.append(curve._replace(nodes=curve.nodes or 1))
     if not found:
-        raise SweepError(f"{', '.join(map(str, paths))}: no row of nccl-tests. Give the output of all_reduce_perf and its kin.")
+        raise SweepError(
+            f"{', '.join(map(str, paths))}: no row of nccl-tests. Give the output of all_reduce_perf and its kin."
+        )
     source = "sweep calibrate " + " ".join(os.path.basename(str(path)) for path in paths)
     entry = calibration.fabric_entry(found, accelerator, link_gbps, source)
     path = presets.write_presets("fabric", {name: calibration._plain(entry)})
@@ -46,7 +50,10 @@ def from_runs(path, name, say=print):
     table = STACKS[name][1] if name in STACKS else STACKS["megatron-core-2024"][1]
     fit = calibration.fit_stack(name, rows, table)
     where = presets.write_presets("stack", {name: calibration._plain(calibration.entry(fit))})
-    lines = [f"stack {name}: " + ", ".join(f"{k} {v:g}" for k, v in fit.values.items()), _errors("rows fitted", fit.errors)]
+    lines = [
+        f"stack {name}: " + ", ".join(f"{k} {v:g}" for k, v in fit.values.items()),
+        _errors("rows fitted", fit.errors),
+    ]
     test = [run for run in mine if run.split == "test"]
     if test:
         lines.append(_errors("rows kept for the test", scores.errors(test, predictions.predict(test))))
@@ -58,12 +65,19 @@ def published_fabrics(say=print):
     where = calibration.write_networks()
     published = curves.read_curves()
     lines = []
-    for name, rows in (("sizes", curves.score_sizes(published)), ("curves of a known fabric", curves.score_curves(published))):
+    for name, rows in (
+        ("sizes", curves.score_sizes(published)),
+        ("curves of a known fabric", curves.score_curves(published)),
+    ):
         for kind, k in (("from 1 MiB up", 1), ("below", 2)):
             errors = np.concatenate([row[k] for row in rows])
-            lines.append(f"held-out {name} {kind}: median error {100 * np.median(errors):.1f} % of {len(errors)} points")
+            lines.append(
+                f"held-out {name} {kind}: median error {100 * np.median(errors):.1f} % of {len(errors)} points"
+            )
     alone = sorted({c.fabric for c in published} - {row[0].fabric for row in curves.score_curves(published)})
-    return "\n".join([*lines, f"fabrics with one curve of a kind, listed and not scored: {', '.join(alone)}", f"written: {where}"])
+    return "\n".join(
+        [*lines, f"fabrics with one curve of a kind, listed and not scored: {', '.join(alone)}", f"written: {where}"]
+    )
 
 
 def published_stacks(say=print, folder="configs"):
@@ -89,7 +103,10 @@ def published_stacks(say=print, folder="configs"):
         if mine:
             left_out[source] = scores.summary(scores.errors(mine, [held[run.id] for run in mine]))
     report = validation.validate()
-    figures = validation.kept(report) | {"left_out": left_out, "correlation": {name: _correlation(name, fit) for name, fit in fits.items() if name not in LIKE}}
+    figures = validation.kept(report) | {
+        "left_out": left_out,
+        "correlation": {name: _correlation(name, fit) for name, fit in fits.items() if name not in LIKE},
+    }
     path = Path(folder) / "validation.json"
     calibration.write_json(path, figures)
     return "\n".join([*lines, f"written: {path}"])
@@ -102,7 +119,12 @@ LIKE = {"megatron-bridge-nvfp4": "megatron-bridge-mxfp8"}
 def _correlation(name, fit):
     """Pairs of coefficients that the rows cannot tell apart (correlation beyond 0.7)."""
     names = list(fit.values)
-    return {f"{a} ~ {b}": float(fit.correlation[i, j]) for i, a in enumerate(names) for j, b in enumerate(names) if j > i and abs(fit.correlation[i, j]) > 0.7}
+    return {
+        f"{a} ~ {b}": float(fit.correlation[i, j])
+        for i, a in enumerate(names)
+        for j, b in enumerate(names)
+        if j > i and abs(fit.correlation[i, j]) > 0.7
+    }
 
 
 def _errors(what, errors):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from . import curves, predictions, presets, runs
-from .coefficients import EXPOSED, NETWORKS, OVERLAPPING, STACKS, by_dtype, generation
+from .coefficients import ATTENTION, CASTS, EXPOSED, NETWORKS, OVERLAPPING, STACKS, by_dtype, generation
 from .errors import SweepError
 
 LOSS_SCALE = 0.03  # residuals above 3 % count less and less
@@ -53,7 +53,7 @@ def fit_stack(name, rows, coefficients=None):
         found = _least_squares(name, rows, table, chunks)
         if best is None or found[0] < best[0]:
             best = (*found, chunks)
-    cost, values, correlation, errors, chunks = best
+    _cost, values, correlation, errors, chunks = best
     return Fit(name, values, chunks, correlation, errors, len(rows), tuple(sorted({run.source for run in rows})))
 
 
@@ -70,12 +70,21 @@ def _least_squares(name, rows, table, chunks):
     weight = np.array([1 / math.sqrt(counts[run.source]) for run in rows])
     weight *= math.sqrt(len(rows)) / math.sqrt(np.sum(weight**2))
     dtype = given.get("dtype", np.zeros(len(rows)))
-    share = np.select([dtype == 1, dtype == 2], [0.5, 0.25], 1.0)
+    share, casts = (
+        np.array([table_[name] for name in ("bf16", "fp8", "fp4", "tf32")])[dtype.astype(int)]
+        for table_ in (ATTENTION, CASTS)
+    )
 
     def predict(logs):
         columns = dict(given)
         for c, value in zip(table, np.exp(logs)):
-            columns[c.quantity] = np.full(len(rows), value) * (share if c.quantity == "attention_efficiency" else 1.0)
+            columns[c.quantity] = (
+                value * share
+                if c.quantity == "attention_efficiency"
+                else value + casts
+                if c.quantity == "memory_bytes_factor"
+                else np.full(len(rows), value)
+            )
         return predictions.predict_inputs(predictions.model.Inputs(**columns))
 
     def residuals(logs):
@@ -87,11 +96,13 @@ def _least_squares(name, rows, table, chunks):
         rho = np.empty((3, z.size))
         root = np.sqrt(1 + z)
         rho[0], rho[1], rho[2] = 2 * (root - 1), 1 / root, -0.5 / root**3
-        rho[0, len(rows):], rho[1, len(rows):], rho[2, len(rows):] = z[len(rows):], 1.0, 0.0
+        rho[0, len(rows) :], rho[1, len(rows) :], rho[2, len(rows) :] = z[len(rows) :], 1.0, 0.0
         return rho
 
     bounds = (np.log([c.low for c in table]) - 1e-9, np.log([c.high for c in table]) + 1e-9)
-    found = least_squares(residuals, np.log(start), bounds=bounds, loss=loss, f_scale=LOSS_SCALE, diff_step=1e-4, max_nfev=80)
+    found = least_squares(
+        residuals, np.log(start), bounds=bounds, loss=loss, f_scale=LOSS_SCALE, diff_step=1e-4, max_nfev=40
+    )
     curvature = found.jac.T @ found.jac
     covariance = np.linalg.pinv(curvature)
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
@@ -110,10 +121,17 @@ def entry(fit):
     if fit.chunks:
         numbers["tp_overlap_chunks"] = fit.chunks
     size = np.abs(fit.errors)
-    numbers["source"] = (f"fitted by `sweep calibrate --stacks` on {fit.rows} rows with split = fit of configs/data/training_runs.csv: "
-                         + "; ".join(fit.sources))
+    numbers["source"] = (
+        f"fitted by `sweep calibrate --stacks` on {fit.rows} rows with split = fit of configs/data/training_runs.csv: "
+        + "; ".join(fit.sources)
+    )
     numbers["note"] = STACKS[fit.stack][0] if fit.stack in STACKS else "own runs"
-    numbers["facts"] = {"rows": fit.rows, "median_error": _round(np.median(size)), "mean_error": _round(np.mean(size)), "largest_error": _round(np.max(size))}
+    numbers["facts"] = {
+        "rows": fit.rows,
+        "median_error": _round(np.median(size)),
+        "mean_error": _round(np.mean(size)),
+        "largest_error": _round(np.max(size)),
+    }
     return numbers
 
 
@@ -125,7 +143,9 @@ def write_stacks(fits, folder="configs"):
 def write_networks(folder="configs"):
     """Write the fabrics of the published training runs; returns the path."""
     published = curves.read_curves()
-    return presets.write_presets("fabric", {name: _plain(network_entry(network, published)) for name, network in NETWORKS.items()}, folder)
+    return presets.write_presets(
+        "fabric", {name: _plain(network_entry(network, published)) for name, network in NETWORKS.items()}, folder
+    )
 
 
 def _plain(value):
@@ -148,8 +168,11 @@ def leave_one_source_out(everything):
         held = [run for run in rows if run.source == source]
         for kind in sorted({(generation(run.accelerator), run.family.split()[-1]) for run in held}):
             mine = [run for run in held if (generation(run.accelerator), run.family.split()[-1]) == kind]
-            others = [run._replace(stack="pooled") for run in rows
-                      if run.source != source and (generation(run.accelerator), run.family.split()[-1]) == kind]
+            others = [
+                run._replace(stack="pooled")
+                for run in rows
+                if run.source != source and (generation(run.accelerator), run.family.split()[-1]) == kind
+            ]
             if not others:
                 continue
             table = [c for c in STACKS[mine[0].stack][1] if c.quantity not in ("gemm_half_flop", "scaleup_latency_us")]
@@ -205,7 +228,13 @@ def fabric_entry(found, accelerator=None, link_gbps=None, source="", name=""):
     law = (outer or inner)[1]
     numbers["ll_bandwidth_ratio"], numbers["simple_latency_ratio"] = _round(law.r1), _round(law.r2)
     for (collective, tier), one in sorted(laws.items()):
-        facts[f"{collective} {tier}"] = {"a0_us": _round(one.a0 * 1e6), "a1_us": _round(one.a1 * 1e6), "gbytes_per_s": _round(one.rate / 1e9), "r1": _round(one.r1), "r2": _round(one.r2)}
+        facts[f"{collective} {tier}"] = {
+            "a0_us": _round(one.a0 * 1e6),
+            "a1_us": _round(one.a1 * 1e6),
+            "gbytes_per_s": _round(one.rate / 1e9),
+            "r1": _round(one.r1),
+            "r2": _round(one.r2),
+        }
     numbers["source"] = source or "nccl-tests"
     numbers["facts"] = {"laws": facts, "curves": [curve.name for curve in found], **({"name": name} if name else {})}
     return numbers
@@ -219,21 +248,32 @@ def network_entry(network, published):
         found = [c for c in published if (c.fabric, c.collective) == where and (curves.tier(c) != "in") == outside]
         return curves.fit(found), found[0]
 
-    rate, rated = law(network.inner_rate, False)
+    rate, _rated = law(network.inner_rate, False)
     latency, timed = law(network.inner_latency, False)
     outer, crossed = law(network.outer, True)
     like = presets.find("accelerator", _LIKE[network.inner_rate[0]]).numbers["scaleup_gbytes_per_s"]
     port = _PORTS[network.outer[0]]
     inside = curves.inside(crossed)
-    hop = 1e6 * (latency.a0 + latency.a1 * curves.growth(timed.collective, timed.ranks)) / ((2 if timed.collective == "all_reduce" else 1) * (timed.ranks - 1))
+    hop = (
+        1e6
+        * (latency.a0 + latency.a1 * curves.growth(timed.collective, timed.ranks))
+        / ((2 if timed.collective == "all_reduce" else 1) * (timed.ranks - 1))
+    )
     more = {"link_gbps": network.link_gbps} if network.link_gbps and network.link_gbps != chip["link_gbps"] else {}
     return {
-        "scaleup_latency_us": _round(hop), "scaleup_efficiency": _round(min(1.0, rate.rate / 1e9 / like)),
+        "scaleup_latency_us": _round(hop),
+        "scaleup_efficiency": _round(min(1.0, rate.rate / 1e9 / like)),
         "link_latency_us": _round(1e6 * outer.a1 if outer.a1 > 0 else 1e6 * outer.a0),
-        "link_efficiency": _round(min(1.0, outer.rate / inside * 8e-9 / port)), **more,
-        "ll_bandwidth_ratio": curves.USUAL[0], "simple_latency_ratio": curves.USUAL[1],
-        "source": "fitted by `sweep calibrate --fabrics` on configs/data/nccl_curves.csv: rate inside " + " ".join(network.inner_rate) + ", latency inside "
-                  + " ".join(network.inner_latency) + ", across " + " ".join(network.outer),
+        "link_efficiency": _round(min(1.0, outer.rate / inside * 8e-9 / port)),
+        **more,
+        "ll_bandwidth_ratio": curves.USUAL[0],
+        "simple_latency_ratio": curves.USUAL[1],
+        "source": "fitted by `sweep calibrate --fabrics` on configs/data/nccl_curves.csv: rate inside "
+        + " ".join(network.inner_rate)
+        + ", latency inside "
+        + " ".join(network.inner_latency)
+        + ", across "
+        + " ".join(network.outer),
         **({"note": network.note} if network.note else {}),
     }
 
@@ -258,6 +298,7 @@ def _ranks(found, key):
 
 def write_json(path, content):
     """Write figures with sorted keys and short numbers, so that a change shows as a small diff."""
+
     def short(value):
         if isinstance(value, dict):
             return {str(k): short(v) for k, v in value.items()}

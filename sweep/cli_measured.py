@@ -11,7 +11,14 @@ from .errors import SweepError
 
 @cli.command()
 @click.argument("runs", required=False, metavar="[CSV]")
-@click.option("--format", "format", type=click.Choice(["markdown", "csv", "json"]), default="markdown", show_default=True, help="Of what goes to stdout: figures, or one line a run.")
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(["markdown", "csv", "json"]),
+    default="markdown",
+    show_default=True,
+    help="Of what goes to stdout: figures, or one line a run.",
+)
 @click.option("--parity", metavar="FILE", help="Predicted against measured, as a .png, .svg or .pdf.")
 def validate(runs, format, parity):
     """Hold the model against measured training runs: errors, targets, order, growth, intervals, yardsticks.
@@ -24,7 +31,7 @@ def validate(runs, format, parity):
       sweep validate --format csv | head -5
       sweep validate --parity parity.png
     """
-    from . import validation
+    from . import reports, validation
 
     report = validation.validate(runs)
     if parity:
@@ -34,19 +41,27 @@ def validate(runs, format, parity):
     if format == "json":
         click.echo(json.dumps(report.figures, indent=1, default=float))
     else:
-        click.echo(validation.to_csv(report) if format == "csv" else validation.to_markdown(report), nl=False)
+        click.echo(reports.to_csv(report) if format == "csv" else reports.to_markdown(report), nl=False)
 
 
 @cli.command()
 @click.argument("logs", nargs=-1, metavar="[LOG]...")
 @click.option("--name", default="own", show_default=True, help="Name of the preset to write.")
-@click.option("--accelerator", metavar="NAME", help="Accelerator the logs were measured on: rates become shares of its links.")
+@click.option(
+    "--accelerator", metavar="NAME", help="Accelerator the logs were measured on: rates become shares of its links."
+)
 @click.option("--link-gbps", type=float, help="Port per accelerator where it is not the one that it ships with.")
 @click.option("--collective", help="Collective of logs that do not say.")
 @click.option("--ranks", type=int, help="Ranks of logs that do not say.")
-@click.option("--runs", metavar="CSV", help="Refit a stack preset to your own training runs (columns of training_runs.csv).")
+@click.option(
+    "--runs", metavar="CSV", help="Refit a stack preset to your own training runs (columns of training_runs.csv)."
+)
 @click.option("--fabrics", is_flag=True, help="Refit the fabrics of the published runs.")
-@click.option("--stacks", is_flag=True, help="Refit every stack to the published runs (split = fit), leave one source out, and keep the figures.")
+@click.option(
+    "--stacks",
+    is_flag=True,
+    help="Refit every stack to the published runs (split = fit), leave one source out, and keep the figures.",
+)
 def calibrate(logs, name, accelerator, link_gbps, collective, ranks, runs, fabrics, stacks):
     """Fit a fabric to logs of nccl-tests or rccl-tests, or a stack to training runs, and write presets to configs/ of this folder.
 
@@ -79,7 +94,14 @@ def calibrate(logs, name, accelerator, link_gbps, collective, ranks, runs, fabri
 @click.option("--collective", help="Collective, where the log does not say.")
 @click.option("--ranks", type=int, help="Ranks, where the log does not say.")
 @click.option("--nodes", type=int, help="Nodes, where the log does not say.")
-@click.option("--format", "format", type=click.Choice(["text", "json"]), default="text", show_default=True, help="Of what goes to stdout.")
+@click.option(
+    "--format",
+    "format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    show_default=True,
+    help="Of what goes to stdout.",
+)
 def diagnose(log, design, fabric, accelerator, collective, ranks, nodes, format):
     """Expected beside measured for a log of nccl-tests or NCCL_DEBUG=INFO: who is to blame, what it costs, what to measure next.
 
@@ -93,5 +115,7 @@ def diagnose(log, design, fabric, accelerator, collective, ranks, nodes, format)
     from . import diagnosis
     from .cli_answers import _assignments
 
-    found = diagnosis.diagnose(Path(log), fabric, accelerator, collective, ranks, nodes, _assignments("diagnose", design))
+    found = diagnosis.diagnose(
+        Path(log), fabric, accelerator, collective, ranks, nodes, _assignments("diagnose", design)
+    )
     click.echo(diagnosis.to_text(found) if format == "text" else json.dumps(diagnosis.to_plain(found), indent=1))

@@ -29,46 +29,91 @@ def _stack(attention, bytes_factor, host, logits, *more, kappa=0.25, host_high=8
         Coefficient("host_time_ms", host, 0.05, host_high, 1.0),  # eager Python: a few ms a block
         Coefficient("host_micro_batch_ms", 1.0, 0.05, 6.0, 1.0),
         Coefficient("logit_bytes", logits, 8.0, 70.0, 0.7),  # a fused loss 8, eager fp32 loss about 60
-        Coefficient("overlap_slowdown", kappa, 0.02, 0.7, 0.7),  # measured: 19 % on average, 80 -> 47 % of peak at worst
+        Coefficient(
+            "overlap_slowdown", kappa, 0.02, 0.7, 0.7
+        ),  # measured: 19 % on average, 80 -> 47 % of peak at worst
         *more,
     )
 
 
-_SYNCHRONOUS = Coefficient("gemm_half_flop", 8e10, 4e10, 4e11, 0.7)  # synchronous launches add their latency to every kernel
-_RANK_WAIT = Coefficient("scaleup_latency_us", 2.0, 1.0, 6.0, 0.7)  # a collective of a step waits for its slowest rank and its launch
+_SYNCHRONOUS = Coefficient(
+    "gemm_half_flop", 8e10, 4e10, 4e11, 0.7
+)  # synchronous launches add their latency to every kernel
+_RANK_WAIT = Coefficient(
+    "scaleup_latency_us", 2.0, 1.0, 6.0, 0.7
+)  # a collective of a step waits for its slowest rank and its launch
 EXPOSED = (1, 2, 4, 8)
 """Values of tp_overlap_chunks tried for a stack that overlaps tensor parallelism: 1/k of each collective stays exposed."""
 
 STACKS = {
     "megatron-2020": ("Megatron-LM of 2020 (fp16, unfused attention)", _stack(0.15, 2.5, 2.0, 40)),
-    "megatron-2021": ("Megatron-LM 2021-22: unfused attention, eager, nothing overlapped", _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT)),
-    "megatron-deepspeed": ("Megatron-DeepSpeed 2022 (BLOOM), synchronous launches in places", _stack(0.3, 3.5, 3.0, 40, _SYNCHRONOUS)),
+    "megatron-2021": (
+        "Megatron-LM 2021-22: unfused attention, eager, nothing overlapped",
+        _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT),
+    ),
+    "megatron-deepspeed": (
+        "Megatron-DeepSpeed 2022 (BLOOM), synchronous launches in places",
+        _stack(0.3, 3.5, 3.0, 40, _SYNCHRONOUS),
+    ),
     "megatron-deepspeed-v100": ("Megatron-DeepSpeed 2021 on V100", _stack(0.3, 3.0, 2.0, 40)),
     "llm-foundry-ampere": ("llm-foundry 2023, PyTorch FSDP, Triton attention on A100", _stack(0.5, 3.0, 1.0, 35)),
-    "llm-foundry-hopper": ("llm-foundry 2023, PyTorch FSDP, attention kernels not yet made for H100", _stack(0.32, 3.5, 1.0, 40)),
+    "llm-foundry-hopper": (
+        "llm-foundry 2023, PyTorch FSDP, attention kernels not yet made for H100",
+        _stack(0.32, 3.5, 1.0, 40),
+    ),
     "torchtitan-compile": ("torchtitan 2024-25, FSDP2 with torch.compile", _stack(0.4, 3.0, 0.5, 20)),
     "nemo-2024": ("NeMo 24.05-24.07, Transformer Engine, Megatron-Core", _stack(0.5, 3.0, 0.5, 40)),
     "nemo-2025": ("NeMo 25.04 (dgxc-benchmarking), cuDNN attention", _stack(0.6, 2.5, 0.5, 30)),
     "megatron-core-2024": ("Megatron-Core 0.8", _stack(0.4, 2.5, 0.5, 30)),
-    "megatron-core-b200": ("Megatron-Core on one B200 node, gradients in fp32 (SimuMax's runs)", _stack(0.4, 4.0, 1.0, 40)),
+    "megatron-core-b200": (
+        "Megatron-Core on one B200 node, gradients in fp32 (SimuMax's runs)",
+        _stack(0.4, 4.0, 1.0, 40),
+    ),
     "megatron-bridge": ("Megatron-Bridge, dense models, fp8 by tensor scaling", _stack(0.6, 2.5, 0.3, 20)),
-    "megatron-bridge-mxfp8": ("Megatron-Bridge, dense models, block-scaled fp8: quantisation is one more pass over the bytes", _stack(0.6, 3.0, 0.3, 20)),
+    "megatron-bridge-mxfp8": (
+        "Megatron-Bridge, dense models, block-scaled fp8: quantisation is one more pass over the bytes",
+        _stack(0.6, 3.0, 0.3, 20),
+    ),
     "megatron-bridge-nvfp4": ("Megatron-Bridge, dense models, nvfp4", _stack(0.6, 3.0, 0.3, 20)),
     "megatron-bridge-25": ("Megatron-Bridge 25.x, MoE", _stack(0.5, 4.0, 2.0, 40, host_high=12.0)),
     "megatron-bridge-26.02": ("Megatron-Bridge 26.02-26.04, MoE", _stack(0.5, 4.0, 1.0, 40, host_high=12.0)),
-    "megatron-bridge-26.06": ("Megatron-Bridge from 26.06 on, MoE: fused permutation and captured graphs", _stack(0.5, 3.0, 0.5, 30, host_high=12.0)),
+    "megatron-bridge-26.06": (
+        "Megatron-Bridge from 26.06 on, MoE: fused permutation and captured graphs",
+        _stack(0.5, 3.0, 0.5, 30, host_high=12.0),
+    ),
     "nemo-automodel": ("NeMo AutoModel 2026: FSDP2, DeepEP", _stack(0.4, 3.5, 1.0, 40)),
     "nemo-2025-moe": ("NeMo 25.05 (dgxc-benchmarking), MoE", _stack(0.4, 4.0, 2.0, 40, host_high=12.0)),
     "mlperf-nemo": ("NVIDIA's MLPerf 4.1 submission", _stack(0.6, 2.0, 0.3, 20)),
-    "maxtext": ("MaxText on TPU; no matmul is published, so the GEMMs are fitted too", _stack(
-        0.4, 2.0, 0.1, 20, Coefficient("gemm_efficiency", 0.7, 0.4, 0.95, 0.3), Coefficient("gemm_half_flop", 1e10, 1e9, 1e11, 0.7))),
+    "maxtext": (
+        "MaxText on TPU; no matmul is published, so the GEMMs are fitted too",
+        _stack(
+            0.4,
+            2.0,
+            0.1,
+            20,
+            Coefficient("gemm_efficiency", 0.7, 0.4, 0.95, 0.3),
+            Coefficient("gemm_half_flop", 1e10, 1e9, 1e11, 0.7),
+        ),
+    ),
 }
-OVERLAPPING = ("nemo-2024", "nemo-2025", "megatron-core-2024", "megatron-core-b200", "megatron-bridge", "megatron-bridge-mxfp8", "megatron-bridge-nvfp4", "mlperf-nemo")
+OVERLAPPING = (
+    "nemo-2024",
+    "nemo-2025",
+    "megatron-core-2024",
+    "megatron-core-b200",
+    "megatron-bridge",
+    "megatron-bridge-mxfp8",
+    "megatron-bridge-nvfp4",
+    "mlperf-nemo",
+)
 """Stacks that overlap tensor-parallel collectives with the GEMMs beside them."""
 
 GENERATIONS = {
-    "volta": ("v100", "v100-16gb"), "ampere": ("a100", "a100-40gb"), "hopper": ("h100", "h100-500w", "h800"),
-    "blackwell": ("b200", "b300", "gb200", "gb300"), "tpu": ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7x"),
+    "volta": ("v100", "v100-16gb"),
+    "ampere": ("a100", "a100-40gb"),
+    "hopper": ("h100", "h100-500w", "h800"),
+    "blackwell": ("b200", "b300", "gb200", "gb300"),
+    "tpu": ("tpu-v4", "tpu-v5e", "tpu-v5p", "tpu-v6e", "tpu-v7x"),
 }
 
 
@@ -78,10 +123,20 @@ def generation(accelerator):
 
 
 def by_dtype(quantity, value):
-    """A coefficient as a preset holds it: attention runs in 16 bits whatever the GEMMs do, so its share of an fp8 or fp4 peak is smaller."""
+    """A coefficient as a preset holds it, by the dtype of the GEMMs.
+
+    Attention runs in 16 bits whatever the GEMMs do, so that its share of an fp8 or fp4 peak is smaller.  Narrow GEMMs read inputs that
+    are cast first: about 4 bytes per element of each input, 0.6 of the minimal memory-bound bytes of a block.
+    """
     if quantity == "attention_efficiency":
-        return {"bf16": value, "fp8": value / 2, "fp4": value / 4, "tf32": min(2 * value, 1.0)}
+        return {dtype: value * share for dtype, share in ATTENTION.items()}
+    if quantity == "memory_bytes_factor":
+        return {dtype: round(value + more, 3) for dtype, more in CASTS.items()}
     return value
+
+
+ATTENTION = {"bf16": 1.0, "fp8": 0.5, "fp4": 0.25, "tf32": 1.0}
+CASTS = {"bf16": 0.0, "fp8": 0.6, "fp4": 0.6, "tf32": 0.0}
 
 
 class Network(NamedTuple):
@@ -104,10 +159,14 @@ _SHARED = ("polaris", "all_gather")  # a NIC for two GPUs
 NETWORKS = {
     "dgx-a100": Network("a100", *_A100, _PRIVATE),
     "selene": Network("a100", *_A100, _PRIVATE, 0, "NVIDIA's DGX A100 SuperPOD, 8 x HDR200"),
-    "vtrain": Network("a100", *_A100, _SHARED, 100, "800 Gb/s per 8-GPU node (per the paper, unverified); two GPUs to a NIC assumed"),
+    "vtrain": Network(
+        "a100", *_A100, _SHARED, 100, "800 Gb/s per 8-GPU node (per the paper, unverified); two GPUs to a NIC assumed"
+    ),
     "llm-foundry-a100": Network("a100", *_A100, _PRIVATE, 200, "RoCE, 1600 Gb/s per node"),
     "jean-zay-a100": Network("a100", *_A100, _SHARED, 50, "four 100 Gb/s Omni-Path links for eight GPUs"),
-    "jean-zay-v100": Network("v100", *_A100, _SHARED, 100, "four-GPU nodes; Omni-Path rate not stated, one link per GPU assumed"),
+    "jean-zay-v100": Network(
+        "v100", *_A100, _SHARED, 100, "four-GPU nodes; Omni-Path rate not stated, one link per GPU assumed"
+    ),
     "dgx-v100": Network("v100", *_A100, _SHARED, 50),
     "llm-foundry-h100": Network("h100", *_HOPPER, _PRIVATE, 400),
     "grand-teton": Network("h100", *_HOPPER, _PRIVATE, 400, "RoCE, 400 Gb/s per GPU"),

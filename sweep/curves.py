@@ -41,7 +41,9 @@ class Law(NamedTuple):
 
 def growth(collective, ranks):
     """g(n): how the latency grows with the group."""
-    return np.log2(ranks) if collective in ("all_reduce", "broadcast", "reduce") else np.asarray(ranks, dtype=float) - 1.0
+    return (
+        np.log2(ranks) if collective in ("all_reduce", "broadcast", "reduce") else np.asarray(ranks, dtype=float) - 1.0
+    )
 
 
 def shape(collective, ranks, inside=0):
@@ -85,7 +87,11 @@ def fit(curves, spread=0.05):
         return np.minimum(latency + r1 * moved / rate, r2 * latency + moved / rate)
 
     def residuals(p):
-        prior = [spread * (p[3] - np.log(USUAL[0])), spread * (p[4] - np.log(USUAL[1])), spread * (p[0] - p[1]) * (0.2 if several else 1.0)]
+        prior = [
+            spread * (p[3] - np.log(USUAL[0])),
+            spread * (p[4] - np.log(USUAL[1])),
+            spread * (p[0] - p[1]) * (0.2 if several else 1.0),
+        ]
         floor = [min(p[3], 0.0), min(p[4], 0.0)]  # both ratios are at least 1
         return np.concatenate((np.log(predict(p) / times), prior, floor))
 
@@ -125,8 +131,18 @@ def _curve(name, rows):
     good = np.isfinite(times)
     if not good.any():
         return None
-    return Curve(collective, ranks, int(first["nodes"] or 0), sizes[good], times[good], np.full(good.sum(), np.nan), name, first["accelerator"],
-                 fabric_of(name), _version(name, first["notes"]))
+    return Curve(
+        collective,
+        ranks,
+        int(first["nodes"] or 0),
+        sizes[good],
+        times[good],
+        np.full(good.sum(), np.nan),
+        name,
+        first["accelerator"],
+        fabric_of(name),
+        _version(name, first["notes"]),
+    )
 
 
 def _seconds(row, factor):
@@ -139,10 +155,29 @@ def _seconds(row, factor):
 
 
 FABRICS = {  # curve name prefix -> fabric: curves of one machine room, one NIC, one NVLink generation
-    "aws_p4de": "aws-p4de", "aws_p5": "aws-p5", "keitaw_p5": "aws-p5", "cw_gb200": "coreweave-gb200", "dgxc_h100": "dgx-h100", "oci_h100": "oci-h100",
-    "orcd_b200": "dgx-b200", "orcd_h200": "dgx-h200", "lambda_h100": "h100-ndr", "mghpcc_h100": "h100-ndr", "oci_gb300": "oci-gb300", "oci_gb200": "oci-gb200",
-    "oci_b300": "oci-b300", "oci_mi355x": "oci-mi355x", "stas_a100": "dgx-a100", "stas_b200": "aws-p6-b200", "stas_unknown": "unknown", "aml_a100": "azure-ndmv4",
-    "alcf_polaris": "polaris", "alcf_sirius": "polaris", "alcf_sophia": "sophia", "xxrjun": "xxrjun-h100"}
+    "aws_p4de": "aws-p4de",
+    "aws_p5": "aws-p5",
+    "keitaw_p5": "aws-p5",
+    "cw_gb200": "coreweave-gb200",
+    "dgxc_h100": "dgx-h100",
+    "oci_h100": "oci-h100",
+    "orcd_b200": "dgx-b200",
+    "orcd_h200": "dgx-h200",
+    "lambda_h100": "h100-ndr",
+    "mghpcc_h100": "h100-ndr",
+    "oci_gb300": "oci-gb300",
+    "oci_gb200": "oci-gb200",
+    "oci_b300": "oci-b300",
+    "oci_mi355x": "oci-mi355x",
+    "stas_a100": "dgx-a100",
+    "stas_b200": "aws-p6-b200",
+    "stas_unknown": "unknown",
+    "aml_a100": "azure-ndmv4",
+    "alcf_polaris": "polaris",
+    "alcf_sirius": "polaris",
+    "alcf_sophia": "sophia",
+    "xxrjun": "xxrjun-h100",
+}
 
 
 def fabric_of(name):
@@ -153,7 +188,7 @@ def fabric_of(name):
 def _version(name, notes):
     for text in (name.replace("_", "."), notes):
         at = text.lower().find("nccl")
-        words = text[at + 4:].replace(",", " ").replace(";", " ").replace("nccl", " ").strip(". ").split()
+        words = text[at + 4 :].replace(",", " ").replace(";", " ").replace("nccl", " ").strip(". ").split()
         if at >= 0 and words and words[0][:1].isdigit():
             return ".".join(words[0].split(".")[:2])
     return ""
@@ -190,7 +225,14 @@ def score_sizes(curves, least=6):
         for fold in (0, 1):
             seen = np.arange(len(curve.sizes)) % 2 == fold
             law = fit([curve._replace(sizes=curve.sizes[seen], seconds=curve.seconds[seen])])
-            errors.append((curve.sizes[~seen], seconds(law, curve.collective, curve.sizes[~seen], curve.ranks, inside(curve)) / curve.seconds[~seen] - 1))
+            errors.append(
+                (
+                    curve.sizes[~seen],
+                    seconds(law, curve.collective, curve.sizes[~seen], curve.ranks, inside(curve))
+                    / curve.seconds[~seen]
+                    - 1,
+                )
+            )
         rows.append((curve, *_split(errors)))
     return rows
 
@@ -204,7 +246,19 @@ def score_curves(curves):
             if not others:
                 continue
             law = fit(others)
-            rows.append((held, *_split([(held.sizes, seconds(law, held.collective, held.sizes, held.ranks, inside(held)) / held.seconds - 1)])))
+            rows.append(
+                (
+                    held,
+                    *_split(
+                        [
+                            (
+                                held.sizes,
+                                seconds(law, held.collective, held.sizes, held.ranks, inside(held)) / held.seconds - 1,
+                            )
+                        ]
+                    ),
+                )
+            )
     return rows
 
 

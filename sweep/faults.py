@@ -80,15 +80,69 @@ def _rails(curve, inside):
 
 
 SUSPECTS = (
-    Suspect("one NIC carries what all rails should", _rate, "rails", "bandwidth, by the number of rails", "NCCL_IB_HCA, NCCL_CROSS_NIC, NCCL_TOPO_FILE", _rails),
-    Suspect("oversubscription or a downed uplink", _rate, np.array([0.5, 0.4, 1 / 3, 0.3, 0.25]), "bandwidth alone", "the fabric: uplinks per leaf, placement of the job", _across),
-    Suspect("GPUDirect RDMA is off", _host_copy, np.array([0.6, 0.5, 0.45, 0.4, 0.35]), "bandwidth and latency", "NCCL_NET_GDR_LEVEL, nvidia-peermem, ACS in the BIOS", _across),
-    Suspect("TCP sockets instead of RDMA", _sockets, np.array([0.15, 0.1, 0.07, 0.05, 0.03]), "bandwidth and latency, by far", "NCCL_NET, NCCL_IB_DISABLE, NCCL_IB_HCA", _across),
+    Suspect(
+        "one NIC carries what all rails should",
+        _rate,
+        "rails",
+        "bandwidth, by the number of rails",
+        "NCCL_IB_HCA, NCCL_CROSS_NIC, NCCL_TOPO_FILE",
+        _rails,
+    ),
+    Suspect(
+        "oversubscription or a downed uplink",
+        _rate,
+        np.array([0.5, 0.4, 1 / 3, 0.3, 0.25]),
+        "bandwidth alone",
+        "the fabric: uplinks per leaf, placement of the job",
+        _across,
+    ),
+    Suspect(
+        "GPUDirect RDMA is off",
+        _host_copy,
+        np.array([0.6, 0.5, 0.45, 0.4, 0.35]),
+        "bandwidth and latency",
+        "NCCL_NET_GDR_LEVEL, nvidia-peermem, ACS in the BIOS",
+        _across,
+    ),
+    Suspect(
+        "TCP sockets instead of RDMA",
+        _sockets,
+        np.array([0.15, 0.1, 0.07, 0.05, 0.03]),
+        "bandwidth and latency, by far",
+        "NCCL_NET, NCCL_IB_DISABLE, NCCL_IB_HCA",
+        _across,
+    ),
     Suspect("protocol LL forced at every size", _only_ll, np.array([1.0]), "large sizes only", "NCCL_PROTO"),
-    Suspect("protocol Simple forced at every size", _only_simple, np.array([1.0]), "small sizes only", "NCCL_PROTO, NCCL_BUFFSIZE"),
-    Suspect("latency: slow hosts, far NUMA nodes, or ring where a tree is due", _latency, np.array([4.0, 5.0, 6.0, 8.0, 10.0, 14.0]), "small and middle sizes", "NCCL_ALGO, CPU power states, NUMA binding, NCCL_IB_ADAPTIVE_ROUTING"),
-    Suspect("ECMP collisions or congestion", _rate, np.array([0.85, 0.75, 0.65, 0.55]), "bandwidth, differently at each size", "NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS, adaptive routing", _across, 0.25),
-    Suspect("one size alone is slow", None, np.array([1.0]), "one size only", "NCCL_BUFFSIZE, the tuner's switch of algorithm; repeat that size"),
+    Suspect(
+        "protocol Simple forced at every size",
+        _only_simple,
+        np.array([1.0]),
+        "small sizes only",
+        "NCCL_PROTO, NCCL_BUFFSIZE",
+    ),
+    Suspect(
+        "latency: slow hosts, far NUMA nodes, or ring where a tree is due",
+        _latency,
+        np.array([4.0, 5.0, 6.0, 8.0, 10.0, 14.0]),
+        "small and middle sizes",
+        "NCCL_ALGO, CPU power states, NUMA binding, NCCL_IB_ADAPTIVE_ROUTING",
+    ),
+    Suspect(
+        "ECMP collisions or congestion",
+        _rate,
+        np.array([0.85, 0.75, 0.65, 0.55]),
+        "bandwidth, differently at each size",
+        "NCCL_IB_QPS_PER_CONNECTION, NCCL_IB_SPLIT_DATA_ON_QPS, adaptive routing",
+        _across,
+        0.25,
+    ),
+    Suspect(
+        "one size alone is slow",
+        None,
+        np.array([1.0]),
+        "one size only",
+        "NCCL_BUFFSIZE, the tuner's switch of algorithm; repeat that size",
+    ),
 )
 
 
@@ -112,7 +166,11 @@ def suspects(curve, law, inside, measured=True):
             continue
         if suspect.scatter > NOISE and not _short(healthy, sizes):
             continue
-        verdict = _one_size(suspect, healthy, sizes, noise) if suspect.times is None else _best(suspect, law, shape, sizes, seconds, noise)
+        verdict = (
+            _one_size(suspect, healthy, sizes, noise)
+            if suspect.times is None
+            else _best(suspect, law, shape, sizes, seconds, noise)
+        )
         if verdict is not None and base - verdict.score > GAIN:
             found.append(verdict)
     return sorted(found, key=lambda v: v.score)
@@ -122,7 +180,11 @@ def _well(residual, sizes, limit):
     """Whether the healthy law explains a curve: small on average below and above 1 MiB, and nowhere slow by half."""
     slow = residual[residual > 0] if np.any(residual > 0) else np.zeros(1)
     parts = [residual[sizes >= curves.LARGE], residual[sizes < curves.LARGE]]
-    return all(len(part) == 0 or np.median(part) < limit for part in parts) and np.max(slow) < 0.33 + limit and np.mean(np.maximum(residual, 0)) < limit
+    return (
+        all(len(part) == 0 or np.median(part) < limit for part in parts)
+        and np.max(slow) < 0.33 + limit
+        and np.mean(np.maximum(residual, 0)) < limit
+    )
 
 
 def _short(residual, sizes):
@@ -160,4 +222,9 @@ def _one_size(suspect, healthy, sizes, noise):
     rest = np.delete(healthy, worst)
     if healthy[worst] < 0.35 or len(rest) < 3 or np.max(rest) > 0.5 * healthy[worst]:
         return None
-    return Verdict(suspect, float(np.exp(healthy[worst])), float(np.median(np.abs(rest))), _cost(rest, noise, noise, np.log(len(sizes)) + 1.0))
+    return Verdict(
+        suspect,
+        float(np.exp(healthy[worst])),
+        float(np.median(np.abs(rest))),
+        _cost(rest, noise, noise, np.log(len(sizes)) + 1.0),
+    )

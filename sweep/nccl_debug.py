@@ -12,8 +12,22 @@ from typing import NamedTuple
 
 from .errors import SweepError
 
-ALGORITHMS = {"0": "tree", "1": "ring", "2": "collnet direct", "3": "collnet chain", "4": "nvls", "5": "nvls tree", "6": "pat",
-              "tree": "tree", "ring": "ring", "nvls": "nvls", "nvlstree": "nvls tree", "collnetdirect": "collnet direct", "collnetchain": "collnet chain", "pat": "pat"}
+ALGORITHMS = {
+    "0": "tree",
+    "1": "ring",
+    "2": "collnet direct",
+    "3": "collnet chain",
+    "4": "nvls",
+    "5": "nvls tree",
+    "6": "pat",
+    "tree": "tree",
+    "ring": "ring",
+    "nvls": "nvls",
+    "nvlstree": "nvls tree",
+    "collnetdirect": "collnet direct",
+    "collnetchain": "collnet chain",
+    "pat": "pat",
+}
 PROTOCOLS = {"0": "LL", "1": "LL128", "2": "Simple", "ll": "LL", "ll128": "LL128", "simple": "Simple"}
 
 
@@ -53,43 +67,102 @@ def read_debug(path):
     try:
         return parse_debug(Path(path).read_bytes().decode("utf-8", "replace"))
     except OSError as error:
-        raise SweepError(f"{path}: {error.strerror or error}. Give the path of a log written with NCCL_DEBUG=INFO.") from None
+        raise SweepError(
+            f"{path}: {error.strerror or error}. Give the path of a log written with NCCL_DEBUG=INFO."
+        ) from None
 
 
 def parse_debug(text):
     """The ``Debug`` of a text."""
-    said = {"transports": Counter(), "environment": {}, "choices": [], "warnings": [], "nics": [], "channels": set(), "rings": set(), "trees": set()}
+    said = {
+        "transports": Counter(),
+        "environment": {},
+        "choices": [],
+        "warnings": [],
+        "nics": [],
+        "channels": set(),
+        "rings": set(),
+        "trees": set(),
+    }
     ignored, seen = Counter(), 0
     lines = text.splitlines()
     for line in lines:
         if not re.search(r"NCCL (INFO|WARN|TRACE)|NCCL version", line):
             ignored["no NCCL line"] += 1
             continue
-        if any([rule(match, said) or True for pattern, rule in _RULES if (match := pattern.search(line))]):
+        if any(rule(match, said) or True for pattern, rule in _RULES if (match := pattern.search(line))):
             seen += 1
         else:
             ignored["NCCL line without a fact read here"] += 1
     gdr = said.get("gdr")
     channels = said.get("channel_count") or len(said["channels"])
-    return Debug(said.get("version", ""), said.get("network", ""), tuple(dict.fromkeys(said["nics"])), gdr, channels, len(said["rings"]), len(said["trees"]),
-                 said.get("ranks", 0), said.get("nodes", 0), dict(said["transports"]), said["environment"], tuple(said["choices"]), tuple(said["warnings"]),
-                 said.get("nvls"), len(lines), seen, dict(ignored))
+    return Debug(
+        said.get("version", ""),
+        said.get("network", ""),
+        tuple(dict.fromkeys(said["nics"])),
+        gdr,
+        channels,
+        len(said["rings"]),
+        len(said["trees"]),
+        said.get("ranks", 0),
+        said.get("nodes", 0),
+        dict(said["transports"]),
+        said["environment"],
+        tuple(said["choices"]),
+        tuple(said["warnings"]),
+        said.get("nvls"),
+        len(lines),
+        seen,
+        dict(ignored),
+    )
 
 
 def differences(debug, accelerator=None, per_node=8, inter_node=True):
     """What differs from a healthy run, most telling first: a list of ``Difference``."""
     found = []
     if inter_node and debug.network.lower() == "socket":
-        found.append(Difference("transport between nodes", "TCP sockets", "InfiniBand or RoCE (NET/IB), or the vendor's plugin", "NCCL_NET, NCCL_IB_DISABLE, NCCL_IB_HCA"))
+        found.append(
+            Difference(
+                "transport between nodes",
+                "TCP sockets",
+                "InfiniBand or RoCE (NET/IB), or the vendor's plugin",
+                "NCCL_NET, NCCL_IB_DISABLE, NCCL_IB_HCA",
+            )
+        )
     elif inter_node and debug.network and debug.gpudirect is False:
-        found.append(Difference("GPUDirect RDMA", "off: every byte passes host memory", "GDRDMA on every NET channel", "NCCL_NET_GDR_LEVEL, nvidia-peermem"))
+        found.append(
+            Difference(
+                "GPUDirect RDMA",
+                "off: every byte passes host memory",
+                "GDRDMA on every NET channel",
+                "NCCL_NET_GDR_LEVEL, nvidia-peermem",
+            )
+        )
     ports = [nic for nic in debug.nics]
     if inter_node and ports and len(ports) < per_node:
-        found.append(Difference("NICs used", f"{len(ports)} ({', '.join(ports)})", f"{per_node}, one for each GPU", "NCCL_IB_HCA, NCCL_CROSS_NIC"))
+        found.append(
+            Difference(
+                "NICs used",
+                f"{len(ports)} ({', '.join(ports)})",
+                f"{per_node}, one for each GPU",
+                "NCCL_IB_HCA, NCCL_CROSS_NIC",
+            )
+        )
     if debug.transports.get("SHM") and not debug.transports.get("P2P"):
-        found.append(Difference("transport inside the node", "shared host memory", "P2P over NVLink", "NCCL_P2P_DISABLE, NCCL_P2P_LEVEL"))
+        found.append(
+            Difference(
+                "transport inside the node", "shared host memory", "P2P over NVLink", "NCCL_P2P_DISABLE, NCCL_P2P_LEVEL"
+            )
+        )
     if debug.channels and debug.channels < 8 and inter_node:
-        found.append(Difference("channels", str(debug.channels), "16 or more for the full rate of eight NICs", "NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS"))
+        found.append(
+            Difference(
+                "channels",
+                str(debug.channels),
+                "16 or more for the full rate of eight NICs",
+                "NCCL_MIN_NCHANNELS, NCCL_MAX_NCHANNELS",
+            )
+        )
     if debug.nvls is False and accelerator and accelerator.startswith(("h1", "h2", "b", "gb")):
         found.append(Difference("NVLS", "not available", "in-switch reduction inside the domain", "NCCL_NVLS_ENABLE"))
     for name, value in sorted(debug.environment.items()):
@@ -99,9 +172,17 @@ def differences(debug, accelerator=None, per_node=8, inter_node=True):
 
 
 _PINNED = {
-    "NCCL_ALGO": "NCCL's own choice by size", "NCCL_PROTO": "NCCL's own choice by size (LL is 16 times slower per byte)", "NCCL_P2P_DISABLE": "0", "NCCL_IB_DISABLE": "0",
-    "NCCL_SHM_DISABLE": "0", "NCCL_NET_GDR_LEVEL": "unset: NCCL decides by topology", "NCCL_MAX_NCHANNELS": "unset", "NCCL_BUFFSIZE": "4 MiB", "NCCL_NVLS_ENABLE": "1",
-    "NCCL_CROSS_NIC": "0 on rail-optimised fabrics", "NCCL_NTHREADS": "unset",
+    "NCCL_ALGO": "NCCL's own choice by size",
+    "NCCL_PROTO": "NCCL's own choice by size (LL is 16 times slower per byte)",
+    "NCCL_P2P_DISABLE": "0",
+    "NCCL_IB_DISABLE": "0",
+    "NCCL_SHM_DISABLE": "0",
+    "NCCL_NET_GDR_LEVEL": "unset: NCCL decides by topology",
+    "NCCL_MAX_NCHANNELS": "unset",
+    "NCCL_BUFFSIZE": "4 MiB",
+    "NCCL_NVLS_ENABLE": "1",
+    "NCCL_CROSS_NIC": "0 on rail-optimised fabrics",
+    "NCCL_NTHREADS": "unset",
 }
 
 
@@ -160,7 +241,14 @@ def _environment(match, said):
 
 def _choice(match, said):
     name, size, algorithm, protocol = match.groups()
-    said["choices"].append((name.lower(), int(size), ALGORITHMS.get(algorithm.lower(), algorithm), PROTOCOLS.get(protocol.lower(), protocol)))
+    said["choices"].append(
+        (
+            name.lower(),
+            int(size),
+            ALGORITHMS.get(algorithm.lower(), algorithm),
+            PROTOCOLS.get(protocol.lower(), protocol),
+        )
+    )
 
 
 def _warning(match, said):
@@ -171,19 +259,22 @@ def _nvls(match, said):
     said["nvls"] = "not" not in match.group(0).lower() and not match.group(0).rstrip().endswith("0")
 
 
-_RULES = [(re.compile(pattern), rule) for pattern, rule in (
-    (r"NCCL version (\d+\.\d+(?:\.\d+)?)", _version),
-    (r"Using network (\w+)", _network),
-    (r"NET/IB : Using (.*)", _nic),
-    (r"\bvia (P2P[/\w]*|SHM[/\w]*|NET/[\w-]+[^\s]*)(?:.*GDRDMA)?", _via),
-    (r"Channel (\d+)(?:/(\d+))?\s*:", _channel),
-    (r"(\d+) coll channels", _counts),
-    (r"Ring (\d+) :", _ring),
-    (r"Trees ((?:\[\d+\][^\[]*)+)", _trees),
-    (r"\bnranks (\d+)", _ranks),
-    (r"\bn[Nn]odes (\d+)", _nodes),
-    (r"\b(NCCL_[A-Z0-9_]+) set (?:by environment )?to (.*)", _environment),
-    (r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)", _choice),
-    (r"NCCL WARN (.*)", _warning),
-    (r"NVLS multicast support is (?:not )?available|NVLS (?:enabled|disabled|not)", _nvls),
-)]
+_RULES = [
+    (re.compile(pattern), rule)
+    for pattern, rule in (
+        (r"NCCL version (\d+\.\d+(?:\.\d+)?)", _version),
+        (r"Using network (\w+)", _network),
+        (r"NET/IB : Using (.*)", _nic),
+        (r"\bvia (P2P[/\w]*|SHM[/\w]*|NET/[\w-]+[^\s]*)(?:.*GDRDMA)?", _via),
+        (r"Channel (\d+)(?:/(\d+))?\s*:", _channel),
+        (r"(\d+) coll channels", _counts),
+        (r"Ring (\d+) :", _ring),
+        (r"Trees ((?:\[\d+\][^\[]*)+)", _trees),
+        (r"\bnranks (\d+)", _ranks),
+        (r"\bn[Nn]odes (\d+)", _nodes),
+        (r"\b(NCCL_[A-Z0-9_]+) set (?:by environment )?to (.*)", _environment),
+        (r"(\w+): (\d+) Bytes -> Algo (\w+) proto (\w+)", _choice),
+        (r"NCCL WARN (.*)", _warning),
+        (r"NVLS multicast support is (?:not )?available|NVLS (?:enabled|disabled|not)", _nvls),
+    )
+]

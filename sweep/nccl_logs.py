@@ -22,15 +22,53 @@ import numpy as np
 
 from .errors import SweepError
 
-COLLECTIVES = ("all_reduce", "all_gather", "reduce_scatter", "alltoall", "broadcast", "reduce", "gather", "scatter", "sendrecv", "hypercube")
-ALIASES = {"allreduce": "all_reduce", "allgather": "all_gather", "reducescatter": "reduce_scatter", "all_to_all": "alltoall", "all2all": "alltoall",
-           "send_recv": "sendrecv"}
+COLLECTIVES = (
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "alltoall",
+    "broadcast",
+    "reduce",
+    "gather",
+    "scatter",
+    "sendrecv",
+    "hypercube",
+)
+ALIASES = {
+    "allreduce": "all_reduce",
+    "allgather": "all_gather",
+    "reducescatter": "reduce_scatter",
+    "all_to_all": "alltoall",
+    "all2all": "alltoall",
+    "send_recv": "sendrecv",
+}
 
-_PREFIX = re.compile(r"^(?:\[[^\]\n]*\](?:<\w+>)?:?\s*|<std(?:out|err)>:?\s*|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\s+"
-                     r"|[A-Za-z][\w.-]*-[\w.-]+:\s+|\d+:\s+|\x1b\[[\d;]*m)+")
+_PREFIX = re.compile(
+    r"^(?:\[[^\]\n]*\](?:<\w+>)?:?\s*|<std(?:out|err)>:?\s*|\d{4}-\d\d-\d\d[T ][\d:.,]+(?:Z|[+-]\d\d:?\d\d)?\s+"
+    r"|[A-Za-z][\w.-]*-[\w.-]+:\s+|\d+:\s+|\x1b\[[\d;]*m)+"
+)
 _NUMBER = re.compile(r"^[+-]?(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d+)?$")
-_TYPES = {"int8", "uint8", "int32", "uint32", "int64", "uint64", "half", "float", "double", "bfloat16", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2", "char", "int",
-          "int32_t", "float16", "float32"}
+_TYPES = {
+    "int8",
+    "uint8",
+    "int32",
+    "uint32",
+    "int64",
+    "uint64",
+    "half",
+    "float",
+    "double",
+    "bfloat16",
+    "fp8_e4m3",
+    "fp8_e5m2",
+    "f8e4m3",
+    "f8e5m2",
+    "char",
+    "int",
+    "int32_t",
+    "float16",
+    "float32",
+}
 _BINARY = re.compile(r"\b(\w+?)_perf(?:\b|_)")
 _RANK = re.compile(r"#\s*Rank\s+(\d+)\b.*?\bon\s+(\S+)\s+device\s+(\d+)\s*(?:\[[^\]]*\])?\s*(.*)", re.IGNORECASE)
 _VERSION = re.compile(r"(?:NCCL|RCCL) version\s*:?\s*(\d+\.\d+(?:\.\d+)?)|nccl-library=(\d+)", re.IGNORECASE)
@@ -80,7 +118,9 @@ def read_log(path, collective=None, ranks=None):
     try:
         text = path.read_bytes().decode("utf-8", "replace")
     except OSError as error:
-        raise SweepError(f"{path}: {error.strerror or error}. Give the path of an nccl-tests or rccl-tests output.") from None
+        raise SweepError(
+            f"{path}: {error.strerror or error}. Give the path of an nccl-tests or rccl-tests output."
+        ) from None
     return parse_log(text, path.stem, collective, ranks)
 
 
@@ -106,7 +146,10 @@ def parse_log(text, name="log", collective=None, ranks=None):
         if reason:
             ignored[reason] += 1
     rows = sum(len(t.rows) for t in tables)
-    curves = [t.curve(f"{name}#{i + 1}" if len(tables) > 1 else name, collective or _word(name), ranks) for i, t in enumerate(tables)]
+    curves = [
+        t.curve(f"{name}#{i + 1}" if len(tables) > 1 else name, collective or _word(name), ranks)
+        for i, t in enumerate(tables)
+    ]
     return Log(tuple(curves), rows, len(lines), dict(ignored))
 
 
@@ -123,7 +166,9 @@ def _comment(body, state):
         return "blank"
     if version := _VERSION.search(body):
         number = version.group(1) or version.group(2)
-        state.version = number if "." in number else f"{int(number) // 10000}.{int(number) // 100 % 100}.{int(number) % 100}"
+        state.version = (
+            number if "." in number else f"{int(number) // 10000}.{int(number) // 100 % 100}.{int(number) % 100}"
+        )
     if "NCCL INFO" in body or "NCCL WARN" in body or "NCCL TRACE" in body:
         return "NCCL_DEBUG output"
     if (binary := _BINARY.search(body)) and _word(binary.group(1)):
@@ -180,7 +225,13 @@ def _agrees(size, figures):
 
 class _Table:
     def __init__(self, collective, hosts, accelerator, version):
-        self.collective, self.hosts, self.accelerator, self.version, self.rows = collective, hosts, accelerator, version, []
+        self.collective, self.hosts, self.accelerator, self.version, self.rows = (
+            collective,
+            hosts,
+            accelerator,
+            version,
+            [],
+        )
 
     def restarts(self, row):
         """A smaller size, or another reduction or column set, begins another table even where its header is lost."""
@@ -193,8 +244,19 @@ class _Table:
         ranks = ranks or len(self.hosts) or _ranks(collective, ratio)
         column = lambda side, k: np.array([r[side][k] for r in rows], dtype=np.float64)
         wrong = int(np.nansum(column(3, 3))) if not np.all(np.isnan(column(3, 3))) else 0
-        return Curve(collective, ranks, len(set(self.hosts.values())), np.array([r[0] for r in rows], dtype=np.float64), column(3, 0) * 1e-6,
-                     column(4, 0) * 1e-6, name, self.accelerator, "", self.version, wrong)
+        return Curve(
+            collective,
+            ranks,
+            len(set(self.hosts.values())),
+            np.array([r[0] for r in rows], dtype=np.float64),
+            column(3, 0) * 1e-6,
+            column(4, 0) * 1e-6,
+            name,
+            self.accelerator,
+            "",
+            self.version,
+            wrong,
+        )
 
 
 def _ratio(rows):
@@ -206,7 +268,11 @@ def _ratio(rows):
 def _guess(rows, ratio):
     redop = rows[-1][1]
     if redop in ("sum", "prod", "min", "max", "avg", "mulsum"):
-        return "all_reduce" if ratio == 0 or ratio > 1.005 or ratio == 1 and rows[-1][2] == -1 else ("reduce" if rows[-1][2] not in (None, -1) else "reduce_scatter")
+        return (
+            "all_reduce"
+            if ratio == 0 or ratio > 1.005 or ratio == 1 and rows[-1][2] == -1
+            else ("reduce" if rows[-1][2] not in (None, -1) else "reduce_scatter")
+        )
     if rows[-1][2] not in (None, -1):
         return "broadcast"
     return "all_gather" if ratio < 0.999 else "sendrecv"
@@ -214,7 +280,11 @@ def _guess(rows, ratio):
 
 def _ranks(collective, ratio):
     """Ranks whose bus factor is ``ratio``; 0 where it cannot be told."""
-    per = {"all_reduce": ratio / 2}.get(collective, ratio) if bus_factor(collective, 2) != 1 or collective == "all_reduce" else 0
+    per = (
+        {"all_reduce": ratio / 2}.get(collective, ratio)
+        if bus_factor(collective, 2) != 1 or collective == "all_reduce"
+        else 0
+    )
     return round(1 / (1 - per)) if 0.4 < per < 0.99995 else 0
 
 

@@ -21,10 +21,27 @@ def draw(rows, path):
     for k, family in enumerate(families):
         for split, filled in (("fit", False), ("test", True)):
             mine = [row for row in rows if row["family"] == family and (row["split"] == "test") == filled]
-            axes.plot([row["measured_s"] for row in mine], [row["predicted_s"] for row in mine], "o", ms=3.5, mew=0.6, color=colours(k % 20),
-                      mfc=colours(k % 20) if filled else "none", label=family if filled or not any(r["family"] == family and r["split"] == "test" for r in rows) else None)
-    axes.set(xscale="log", yscale="log", xlim=ends, ylim=ends, xlabel="measured step time, s", ylabel="predicted step time, s",
-             title=f"{len(rows)} published training runs; filled: no fit saw them")
+            axes.plot(
+                [row["measured_s"] for row in mine],
+                [row["predicted_s"] for row in mine],
+                "o",
+                ms=3.5,
+                mew=0.6,
+                color=colours(k % 20),
+                mfc=colours(k % 20) if filled else "none",
+                label=family
+                if filled or not any(r["family"] == family and r["split"] == "test" for r in rows)
+                else None,
+            )
+    axes.set(
+        xscale="log",
+        yscale="log",
+        xlim=ends,
+        ylim=ends,
+        xlabel="measured step time, s",
+        ylabel="predicted step time, s",
+        title=f"{len(rows)} published training runs; filled: no fit saw them",
+    )
     axes.legend(fontsize=6, loc="upper left", frameon=False)
     figure.savefig(path, dpi=160)
     return path

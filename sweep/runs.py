@@ -20,7 +20,16 @@ import numpy as np
 
 from .errors import SweepError
 
-COLUMNS = ("id", "source", "model_name", "accelerator", "n_gpus", "micro_batch", "global_batch", "seq")  # a row needs at least these
+COLUMNS = (
+    "id",
+    "source",
+    "model_name",
+    "accelerator",
+    "n_gpus",
+    "micro_batch",
+    "global_batch",
+    "seq",
+)  # a row needs at least these
 
 
 class Run(NamedTuple):
@@ -51,7 +60,14 @@ class Run(NamedTuple):
     @property
     def key(self):
         """What makes two rows the same configuration: everything but the measured time."""
-        return (self.source, self.accelerator, self.stack, self.recipe, self.variant, tuple(sorted(self.inputs.items())))
+        return (
+            self.source,
+            self.accelerator,
+            self.stack,
+            self.recipe,
+            self.variant,
+            tuple(sorted(self.inputs.items())),
+        )
 
 
 class Unusable(Exception):
@@ -68,7 +84,7 @@ def data_path(name):
 
 def read_runs(path=None):
     """Every row of a CSV as a ``Run``, in order; ``path`` None is the project's own collection."""
-    from . import sources
+    from .rows import read_row
 
     path = Path(path) if path else data_path("training_runs.csv")
     try:
@@ -76,10 +92,14 @@ def read_runs(path=None):
             rows = csv.DictReader(file)
             missing = [c for c in COLUMNS if c not in (rows.fieldnames or ())]
             if missing:
-                raise SweepError(f"{path}: no column {', '.join(missing)}. Write the columns of configs/data/training_runs.csv.")
-            return [sources.read_row(row) for row in rows]
+                raise SweepError(
+                    f"{path}: no column {', '.join(missing)}. Write the columns of configs/data/training_runs.csv."
+                )
+            return [read_row(row) for row in rows]
     except OSError as error:
-        raise SweepError(f"{path}: {error.strerror or error}. Give the path of a CSV with the columns of training_runs.csv.") from None
+        raise SweepError(
+            f"{path}: {error.strerror or error}. Give the path of a CSV with the columns of training_runs.csv."
+        ) from None
 
 
 def usable(runs):
@@ -108,8 +128,20 @@ def number(row, name, default=None):
 @cache
 def shapes():
     """name -> the architecture's inputs, from ``configs/data/models.csv``."""
-    names = {"layers": "layers", "hidden": "hidden", "ffn": "ffn", "moe_ffn": "expert_ffn", "heads": "heads", "kv_heads": "kv_heads", "head_dim": "head_dim",
-             "vocab": "vocab", "experts": "experts", "topk": "top_k", "shared_experts": "shared_experts", "first_dense_layers": "dense_layers"}
+    names = {
+        "layers": "layers",
+        "hidden": "hidden",
+        "ffn": "ffn",
+        "moe_ffn": "expert_ffn",
+        "heads": "heads",
+        "kv_heads": "kv_heads",
+        "head_dim": "head_dim",
+        "vocab": "vocab",
+        "experts": "experts",
+        "topk": "top_k",
+        "shared_experts": "shared_experts",
+        "first_dense_layers": "dense_layers",
+    }
     table = {}
     with data_path("models.csv").open(newline="", encoding="utf-8") as file:
         for row in csv.DictReader(file):
@@ -130,8 +162,13 @@ def shapes():
 def mla(notes):
     """The ranks and widths of multi-head latent attention from a note such as ``MLA q_lora=1536 kv_lora=512 nope=128 rope=64 v=128``."""
     said = dict(word.split("=") for word in notes.split() if "=" in word and word.split("=")[1].isdigit())
-    return {"q_lora_rank": int(said.get("q_lora", 1536)), "kv_lora_rank": int(said.get("kv_lora", 512)), "qk_rope_head_dim": int(said.get("rope", 64)),
-            "v_head_dim": int(said.get("v", 128)), "head_dim": int(said.get("nope", 128))}
+    return {
+        "q_lora_rank": int(said.get("q_lora", 1536)),
+        "kv_lora_rank": int(said.get("kv_lora", 512)),
+        "qk_rope_head_dim": int(said.get("rope", 64)),
+        "v_head_dim": int(said.get("v", 128)),
+        "head_dim": int(said.get("nope", 128)),
+    }
 
 
 def flop_per_token(inputs, attention="full"):
@@ -144,8 +181,12 @@ def flop_per_token(inputs, attention="full"):
         width = head_dim + i["qk_rope_head_dim"]
         rank = i.get("q_lora_rank") or 0
         queries = i["hidden"] * rank + rank * i["heads"] * width if rank else i["hidden"] * i["heads"] * width
-        attention_params = (queries + i["hidden"] * (i["kv_lora_rank"] + i["qk_rope_head_dim"])
-                            + i["kv_lora_rank"] * i["heads"] * (head_dim + i["v_head_dim"]) + i["heads"] * i["v_head_dim"] * i["hidden"])
+        attention_params = (
+            queries
+            + i["hidden"] * (i["kv_lora_rank"] + i["qk_rope_head_dim"])
+            + i["kv_lora_rank"] * i["heads"] * (head_dim + i["v_head_dim"])
+            + i["heads"] * i["v_head_dim"] * i["hidden"]
+        )
         core = 6 * i["seq_len"] * i["heads"] * (width + i["v_head_dim"])
     else:
         attention_params = i["hidden"] * (2 * q + 2 * kv)

@@ -10,7 +10,13 @@ import numpy as np
 from .coefficients import generation
 from .runs import flop_per_token
 
-PEAKS = {"v100": 125, "ampere": 312, "hopper": 989, "blackwell": 2250, "tpu": 459}  # 16-bit TFLOP/s, for the yardsticks only
+PEAKS = {
+    "v100": 125,
+    "ampere": 312,
+    "hopper": 989,
+    "blackwell": 2250,
+    "tpu": 459,
+}  # 16-bit TFLOP/s, for the yardsticks only
 
 
 def errors(runs, predicted):
@@ -22,7 +28,13 @@ def errors(runs, predicted):
 def summary(error):
     """Rows, bias (median), median, mean and largest absolute error."""
     size = np.abs(error)
-    return {"rows": int(len(error)), "bias": float(np.median(error)), "median": float(np.median(size)), "mean": float(np.mean(size)), "worst": float(np.max(size))}
+    return {
+        "rows": len(error),
+        "bias": float(np.median(error)),
+        "median": float(np.median(size)),
+        "mean": float(np.mean(size)),
+        "worst": float(np.max(size)),
+    }
 
 
 def ordered(runs, predicted, apart=0.10, within=None):
@@ -49,7 +61,16 @@ def ordered(runs, predicted, apart=0.10, within=None):
 def task(run):
     """What two runs must share to be alternatives: model, sequence, machine, size and batch."""
     i = run.inputs
-    return (run.source, run.accelerator, i["layers"], i["hidden"], i["seq_len"], i["gpus"], i["global_batch"], run.recipe)
+    return (
+        run.source,
+        run.accelerator,
+        i["layers"],
+        i["hidden"],
+        i["seq_len"],
+        i["gpus"],
+        i["global_batch"],
+        run.recipe,
+    )
 
 
 def choice(runs, predicted):
@@ -65,8 +86,19 @@ def growth(runs, predicted):
     groups = defaultdict(list)
     for run, seconds in zip(runs, predicted):
         i = run.inputs
-        same = {k: v for k, v in i.items() if k not in ("gpus", "global_batch", "bucket_bytes", "shard_group", "node_limit")}
-        groups[(run.source, run.accelerator, run.recipe, run.variant, i["global_batch"] / i["gpus"], tuple(sorted(same.items())))].append((i["gpus"], run, seconds))
+        same = {
+            k: v for k, v in i.items() if k not in ("gpus", "global_batch", "bucket_bytes", "shard_group", "node_limit")
+        }
+        groups[
+            (
+                run.source,
+                run.accelerator,
+                run.recipe,
+                run.variant,
+                i["global_batch"] / i["gpus"],
+                tuple(sorted(same.items())),
+            )
+        ].append((i["gpus"], run, seconds))
     found = []
     for group in groups.values():
         sizes = sorted({gpus for gpus, *_ in group})
@@ -85,22 +117,37 @@ def model_seconds(run):
     """Seconds of a run's model FLOP at the 16-bit peak of its generation (any constant would do: yardsticks scale it)."""
     i = run.inputs
     peak = PEAKS.get(generation(run.accelerator), 989) * 1e12
-    return i["global_batch"] * i["seq_len"] * flop_per_token(i) * (4 / 3 if i["recompute"] == "full" else 1) / i["gpus"] / peak
+    return (
+        i["global_batch"]
+        * i["seq_len"]
+        * flop_per_token(i)
+        * (4 / 3 if i["recompute"] == "full" else 1)
+        / i["gpus"]
+        / peak
+    )
 
 
 def constant_fraction(fit, runs):
-    """Predicted seconds at one fraction of peak per family and precision, the median of the fit rows (of the whole family where none)."""
+    """Predicted seconds at one fraction of peak, the median of the fit rows of the same source, accelerator and precision.
+
+    Where a source has no fit row: of its family and precision, else of its family, else of all.
+    """
     shares = defaultdict(list)
     for run in fit:
         share = model_seconds(run) / run.step_s
-        for key in ((run.family, run.recipe), run.family, None):
+        for key in _levels(run):
             shares[key].append(share)
-    pick = lambda run: next(np.median(shares[key]) for key in ((run.family, run.recipe), run.family, None) if shares.get(key))
+    pick = lambda run: next(np.median(shares[key]) for key in _levels(run) if shares.get(key))
     return np.array([model_seconds(run) / pick(run) for run in runs])
+
+
+def _levels(run):
+    return (run.source, run.family, run.recipe), (run.family, run.recipe), run.family, None
 
 
 def nearest(fit, runs):
     """Predicted seconds at the fraction of peak of the nearest fit row of the same accelerator (logarithms of shape and layout)."""
+
     def features(run):
         i = run.inputs
         names = ("hidden", "layers", "seq_len", "gpus", "tp", "pp", "micro_batch", "global_batch")
@@ -110,8 +157,11 @@ def nearest(fit, runs):
     out = []
     for run in runs:
         here, recipe = features(run)
-        close = [(np.abs(here - there).sum() + 3 * (recipe != other) + 5 * (run.accelerator != row.accelerator), row) for row, there, other in known
-                 if generation(row.accelerator) == generation(run.accelerator)]
+        close = [
+            (np.abs(here - there).sum() + 3 * (recipe != other) + 5 * (run.accelerator != row.accelerator), row)
+            for row, there, other in known
+            if generation(row.accelerator) == generation(run.accelerator)
+        ]
         if not close:
             out.append(float("nan"))
             continue

@@ -11,159 +11,24 @@ Frameworks, in brief:
     FSDP                     ZeRO-3, unit = block, gradients reduced in fp32 (llm-foundry PURE: 16 bit)
 """
 
-import math
 import re
 
-from .runs import Run, Unusable, flop_per_token, number, shapes
+from .runs import Unusable, flop_per_token, number
 
 ONE_BUCKET = 1e15  # bytes: larger than any model, so all gradients wait for the end of the backward pass
-ACCELERATORS = {"H100 80GB": "h100", "H100": "h100", "H100 (DGX-H100)": "h100", "H100 (DGX)": "h100", "H100 80GB (GCP A3)": "h100", "NVIDIA H100-SXM5-80GB": "h100",
-                "H100 96GB HBM2e 500W (Grand Teton)": "h100-500w", "H800": "h800", "A100 80GB": "a100", "A100 80GB (Selene)": "a100", "A100": "a100",
-                "A100 (DGX-A100)": "a100-40gb", "A100 40GB": "a100-40gb", "V100 16GB": "v100-16gb", "V100 32GB": "v100", "V100 (DGX-2)": "v100",
-                "B200": "b200", "B200 SXM": "b200", "B200 (DGX)": "b200", "B300": "b300", "GB200": "gb200", "GB300": "gb300",
-                "NVIDIA Blackwell GPU (B200-SXM-180GB)": "b200", "TPU v4": "tpu-v4", "TPU v5e": "tpu-v5e", "TPU v5p": "tpu-v5p", "TPU-v5p": "tpu-v5p",
-                "TPU v6e": "tpu-v6e", "TPU v7x (Ironwood)": "tpu-v7x"}
-MODELS = {"deepseekv3": "deepseek3-671b", "deepseek-v3": "deepseek3-671b", "deepseek v3": "deepseek3-671b", "deepseek-v2": "deepseek2-236b",
-          "qwen3_30b_a3b": "qwen3-30b-a3b", "qwen3 moe 30b": "qwen3-30b-a3b", "qwen3_235b_a22b": "qwen3-235b-a22b", "gpt oss 120b": "gpt-oss-120b",
-          "gpt-oss 120b": "gpt-oss-120b", "gpt-oss 20b": "gpt-oss-20b", "kimi_k2": "kimi-k2-1t", "llama3_8b": "llama3-8b", "llama3_70b": "llama3-70b",
-          "llama3.1_405b": "llama3.1-405b", "llama3-8b": "llama3-8b", "llama3-70b": "llama3-70b", "llama3-405b": "llama3.1-405b", "llama 3.1 8b": "llama3.1-8b",
-          "llama 3.1 70b": "llama3.1-70b", "llama 3.1 405b": "llama3.1-405b", "llama2-7b": "llama2-7b", "llama2-70b": "llama2-70b", "llama 2 70b": "llama2-70b",
-          "nemotron-8b": "Nemotron3-8B", "nemotron-22b": "Nemotron3-22B", "nemotron-340b": "Nemotron4-340B", "nemotron4 340b": "Nemotron4-340B",
-          "grok1 314b": "Grok-1", "mixtral-8x7b": "mixtral-8x7b", "mixtral-8x22b": "mixtral-8x22b", "mixtral 8x7b": "mixtral-8x7b", "mixtral 8x22b": "mixtral-8x22b",
-          "llama4 maverick": "llama4-17b-128e", "gpt3-175b": "gpt3-175b", "gpt-3 175b": "gpt3-175b", "bloom 176b": "BLOOM-176B", "moonlight 16b": "moonlight",
-          "llama3.1-70b": "llama3.1-70b", "llama3.1-405b": "llama3.1-405b", "mpt-125m": "MPT-125m"}
-OTHER_SHAPES = {  # published shapes that models.csv lacks
-    "gpt3-5b": {"layers": 24, "hidden": 4096, "ffn": 16384, "heads": 32, "vocab": 51200, "gated_mlp": 0, "tied_embeddings": 1},  # NeMo launcher, gpt3/5b.yaml
-    "gpt3-20b": {"layers": 44, "hidden": 6144, "ffn": 24576, "heads": 48, "vocab": 51200, "gated_mlp": 0, "tied_embeddings": 1},  # NeMo launcher, gpt3/20b.yaml
-    "moonlight": {"layers": 27, "hidden": 2048, "ffn": 11264, "expert_ffn": 1408, "heads": 16, "kv_heads": 16, "vocab": 163840, "experts": 64, "top_k": 6,
-                  "shared_experts": 2, "dense_layers": 1, "gated_mlp": 1, "tied_embeddings": 0, "q_lora_rank": 0, "kv_lora_rank": 512, "qk_rope_head_dim": 64,
-                  "v_head_dim": 128, "head_dim": 128},  # Moonlight-16B-A3B, config.json
-}
-HYBRIDS = ("nemotron_3", "nemotron v3", "nemotron-h", "nemotron_h", "deepseekv4", "gemma4", "qwen3-next")
-
-
-def read_row(row):
-    """One row of the CSV as a ``Run``."""
-    accelerator = ACCELERATORS.get(row["accelerator"].strip(), row["accelerator"].strip())
-    draft = _Draft(row, accelerator)
-    reason, step, inputs = "", float("nan"), {}
-    try:
-        source = next((rule for name, rule in SOURCES.items() if row["source"].startswith(name)), _own)
-        _columns(row, draft)
-        source(row, draft)
-        inputs = _finish(row, draft)
-        step = _step_time(row, draft, inputs)
-    except Unusable as why:
-        reason = str(why)
-    family = f"{accelerator} {'MoE' if draft.moe else 'dense'}"
-    return Run(row["id"], row["source"], family, (row.get("split") or "").strip() or "own", accelerator, draft.stack, draft.fabric, draft.recipe,
-               inputs, step, tuple(draft.assumed), reason, draft.variant)
-
-
-class _Draft:
-    """What is known of a row while its rules run."""
-
-    def __init__(self, row, accelerator):
-        self.accelerator, self.stack, self.fabric, self.recipe, self.variant = accelerator, "", "", "bf16", ""
-        self.inputs, self.assumed, self.flop = {}, [], None
-        self.moe = bool((row.get("experts") or "").strip()) or any(w in row["model_name"].lower() for w in (
-            "deepseek", "qwen3", "moe", "oss", "kimi", "nemotron_3", "nemotron v3", "mixtral", "grok", "maverick", "scout", "moonlight"))
-
-    def set(self, **values):
-        self.inputs.update(values)
-
-    def default(self, **values):
-        """Fill in what the row does not say, and list it as assumed."""
-        for name, value in values.items():
-            if name not in self.inputs:
-                self.inputs[name] = value
-                self.assumed.append(name)
-
-
-def _columns(row, draft):
-    """What the columns themselves say."""
-    name = row["model_name"].lower()
-    if any(word in name for word in HYBRIDS):
-        raise Unusable("state-space or otherwise hybrid architecture, outside the model")
-    shape = {}
-    for key, known in sorted(MODELS.items(), key=lambda item: -len(item[0])):
-        if name.startswith(key):
-            shape = dict(OTHER_SHAPES.get(known) or shapes()[known])
-            break
-    else:
-        shape = dict(OTHER_SHAPES.get(name) or shapes().get(row["model_name"]) or {})
-    columns = {"layers": "layers", "hidden": "hidden", "ffn": "ffn", "heads": "heads", "kv_heads": "kv_heads", "vocab": "vocab", "experts": "experts", "topk": "top_k"}
-    own = {to: value for column, to in columns.items() if (value := number(row, column)) is not None}
-    if "hidden" in own and shape and shape.get("hidden") != own["hidden"]:
-        shape = {}
-    draft.set(**{**shape, **own})
-    run = {"n_gpus": "gpus", "dp": "dp", "tp": "tp", "pp": "pp", "vpp": "vpp", "cp": "cp", "ep": "ep", "micro_batch": "micro_batch", "global_batch": "global_batch", "seq": "seq_len"}
-    draft.set(**{to: value for column, to in run.items() if (value := number(row, column)) is not None})
-    recompute = (row.get("recompute") or "").lower()
-    if recompute:
-        draft.set(recompute="full" if recompute.startswith("full") else "none" if recompute == "none" or "[]" in recompute else "selective")
-    _precision(row["dtype"].strip().lower(), draft)
-
-
-def _precision(text, draft):
-    recipe = {"": "bf16", "bf16": "bf16", "fp16": "bf16", "amp_bf16": "bf16", "amp_fp8": "fp8", "fp8": "fp8", "fp8-cs": "fp8", "fp8-mx": "mxfp8", "mxfp8": "mxfp8",
-              "nvfp4": "nvfp4", "float8": "fp8", "float8 tensorwise": "fp8", "float8 rowwise": "fp8-rowwise", "fp8_full": "fp8", "alt": "mxfp8"}.get(text, text)
-    draft.recipe = recipe
-    draft.set(dtype={"fp8": "fp8", "mxfp8": "fp8", "fp8-rowwise": "fp8", "nvfp4": "fp4"}.get(recipe, "bf16"))
-
-
-def _finish(row, draft):
-    """The checks and derivations common to all sources; returns the inputs."""
-    i = draft.inputs
-    for name in ("layers", "hidden", "heads", "vocab"):
-        if name not in i:
-            raise Unusable(f"{name} not stated")
-    if "seq_len" not in i:
-        raise Unusable("sequence length not stated")
-    if "gpus" not in i:
-        raise Unusable("number of accelerators not stated")
-    for name in ("tp", "pp", "cp", "vpp", "ep"):
-        i.setdefault(name, 1)
-    model_parallel = i["tp"] * i["pp"] * i["cp"]
-    if i["gpus"] % model_parallel:
-        raise Unusable("tp pp cp does not divide the accelerators")
-    dp = i["gpus"] // model_parallel
-    if "dp" in i and i.pop("dp") != dp:
-        raise Unusable("dp tp pp cp does not give the number of accelerators")
-    if "micro_batch" not in i:
-        raise Unusable("micro-batch not stated")
-    if "global_batch" not in i:
-        draft.default(global_batch=dp * i["micro_batch"])
-    if i["global_batch"] % (dp * i["micro_batch"]):
-        raise Unusable("the global batch is not a multiple of dp and micro-batch")
-    i.setdefault("ffn", 4 * i["hidden"])
-    if not i.get("experts"):
-        i.pop("ep")
-    i.setdefault("recompute", "none")
-    if draft.inputs.get("bucketing") == "first" and "bucket_bytes" not in i:
-        i["bucket_bytes"] = max(40e6, 1e6 * dp) * i.get("grad_bytes", 2)  # Megatron-Core's default, in elements
-    i["attention"] = "full"
-    return i
-
-
-def _step_time(row, draft, inputs):
-    """Seconds of a step: printed, else from tokens/s, else from TFLOP/s by the source's own count."""
-    if (step := number(row, "measured_step_s")) is not None:
-        return float(step)
-    tokens = inputs["global_batch"] * inputs["seq_len"]
-    if (rate := number(row, "tokens_per_s_per_gpu")) is not None:
-        return tokens / (inputs["gpus"] * rate)
-    if (tflops := number(row, "tflops_per_gpu")) is not None:
-        if draft.flop is None:
-            raise Unusable("only TFLOP/s, by an unknown count of FLOP")
-        return draft.flop(inputs) / (inputs["gpus"] * tflops * 1e12)
-    raise Unusable("neither time nor rate")
 
 
 def _megatron_flop(recompute):
     """FLOP of a step as the Megatron papers count them; ``recompute`` adds the second forward (96 against 72)."""
     first, head = (96, 16) if recompute else (72, 12)
-    return lambda i: first * i["global_batch"] * i["seq_len"] * i["layers"] * i["hidden"] ** 2 * (1 + i["seq_len"] / (6 * i["hidden"]) + i["vocab"] / (head * i["layers"] * i["hidden"]))
+    return lambda i: (
+        first
+        * i["global_batch"]
+        * i["seq_len"]
+        * i["layers"]
+        * i["hidden"] ** 2
+        * (1 + i["seq_len"] / (6 * i["hidden"]) + i["vocab"] / (head * i["layers"] * i["hidden"]))
+    )
 
 
 def _full_attention_flop(inputs):
@@ -171,6 +36,7 @@ def _full_attention_flop(inputs):
 
 
 # -- Megatron-LM until 2022 ------------------------------------------------------------------------------------------------
+
 
 def _megatron_2021(row, draft):
     draft.stack, draft.fabric = "megatron-2021", "selene"
@@ -198,7 +64,14 @@ def _korthikanti(row, draft):
 
 def _megatron_2020(row, draft):
     draft.stack, draft.fabric = "megatron-2020", "dgx-a100" if draft.accelerator != "v100" else "dgx-v100"
-    draft.set(sequence_parallel=0, grad_bytes=2, bucket_bytes=ONE_BUCKET, tied_embeddings=1, gated_mlp=0, ffn=4 * draft.inputs.get("hidden", 0))
+    draft.set(
+        sequence_parallel=0,
+        grad_bytes=2,
+        bucket_bytes=ONE_BUCKET,
+        tied_embeddings=1,
+        gated_mlp=0,
+        ffn=4 * draft.inputs.get("hidden", 0),
+    )
     if "example text" in row["source"]:
         raise Unusable("parallel layout not stated")
     draft.default(seq_len=1024, vocab=51200, recompute="full")
@@ -206,6 +79,7 @@ def _megatron_2020(row, draft):
 
 
 # -- BigScience (Megatron-DeepSpeed) ----------------------------------------------------------------------------------------
+
 
 def _bigscience(row, draft):
     i = draft.inputs
@@ -216,11 +90,24 @@ def _bigscience(row, draft):
         i["layers"] = round((number(row, "params_B") * 1e9 - 250_000 * i["hidden"]) / (12 * i["hidden"] ** 2))
         draft.assumed.append("layers")
     if "heads" not in i:
-        i["heads"] = {14400: 80, 13824: 64}.get(i["hidden"], 64)  # 14400 / 80 = 180: not a multiple of 8, which the source's slowness asks for
+        i["heads"] = {14400: 80, 13824: 64}.get(
+            i["hidden"], 64
+        )  # 14400 / 80 = 180: not a multiple of 8, which the source's slowness asks for
         draft.assumed.append("heads")
-    half = 4 if draft.recipe == "bf16" and row["dtype"].strip().lower() == "bf16" else 2  # DeepSpeed's bf16 engine accumulates and reduces fp32
-    draft.set(zero_stage=1, sequence_parallel=0, grad_bytes=half, bucket_bytes=ONE_BUCKET, param_gather="exposed", gated_mlp=0, tied_embeddings=1, recompute="full",
-              ffn=4 * i["hidden"])
+    half = (
+        4 if draft.recipe == "bf16" and row["dtype"].strip().lower() == "bf16" else 2
+    )  # DeepSpeed's bf16 engine accumulates and reduces fp32
+    draft.set(
+        zero_stage=1,
+        sequence_parallel=0,
+        grad_bytes=half,
+        bucket_bytes=ONE_BUCKET,
+        param_gather="exposed",
+        gated_mlp=0,
+        tied_embeddings=1,
+        recompute="full",
+        ffn=4 * i["hidden"],
+    )
     date = re.search(r"date (\d\d)-(\d\d)", row["notes"])
     late = not date or (int(date[1]), int(date[2])) >= (2, 25)
     draft.variant = "" if late else "before 02-25"
@@ -234,19 +121,36 @@ def _bigscience_v100(row, draft):
     draft.stack, draft.fabric = "megatron-deepspeed-v100", "jean-zay-v100"
     if row["model_name"].startswith("GPT 1.3B"):
         draft.default(layers=24, hidden=2048, heads=16, vocab=50257)
-    draft.set(sequence_parallel=0, grad_bytes=2, bucket_bytes=ONE_BUCKET, gated_mlp=0, tied_embeddings=1, ffn=4 * i["hidden"], scaleup_domain=4)
+    draft.set(
+        sequence_parallel=0,
+        grad_bytes=2,
+        bucket_bytes=ONE_BUCKET,
+        gated_mlp=0,
+        tied_embeddings=1,
+        ffn=4 * i["hidden"],
+        scaleup_domain=4,
+    )
     if row["zero_stage"]:
         draft.set(zero_stage=1, param_gather="exposed")
 
 
 # -- FSDP ---------------------------------------------------------------------------------------------------------------
 
+
 def _llm_foundry(row, draft):
     h100 = draft.accelerator == "h100"
-    draft.stack, draft.fabric = ("llm-foundry-hopper", "llm-foundry-h100") if h100 else ("llm-foundry-ampere", "llm-foundry-a100")
+    draft.stack, draft.fabric = (
+        ("llm-foundry-hopper", "llm-foundry-h100") if h100 else ("llm-foundry-ampere", "llm-foundry-a100")
+    )
     pure = "MP mode PURE" in row["notes"]
-    draft.set(zero_stage=3, grad_bytes=2 if pure else 4, param_bytes=2, gated_mlp=0, tied_embeddings=1,
-              reshard_after_forward=0 if "SHARD_GRAD_OP" in row["zero_stage"] else 1)
+    draft.set(
+        zero_stage=3,
+        grad_bytes=2 if pure else 4,
+        param_bytes=2,
+        gated_mlp=0,
+        tied_embeddings=1,
+        reshard_after_forward=0 if "SHARD_GRAD_OP" in row["zero_stage"] else 1,
+    )
 
 
 def _torchtitan(row, draft):
@@ -260,11 +164,12 @@ def _torchtitan(row, draft):
     draft.default(seq_len=8192)
     draft.set(zero_stage=3, grad_bytes=4, param_bytes=2, sequence_parallel=1, cp_method="ring")
     if draft.inputs.get("tp", 1) > 1:
-        draft.set(tp_overlap_chunks=draft.inputs["tp"] if "async" in said else 1)
+        draft.set(tp_overlap_chunks=2 if "async" in said else 1)  # half stays exposed: 16 and 10 % gained (split = fit)
     draft.variant = "async tp" if "async" in said else ""
 
 
 # -- Megatron-Core and what is built on it ---------------------------------------------------------------------------------
+
 
 def _megatron_core(row, draft):
     i = draft.inputs
@@ -292,7 +197,9 @@ def _mcore_r08(row, draft):
     dp, pp = draft.inputs.get("dp", 1), draft.inputs.get("pp", 1)
     draft.default(micro_batch=_divisor(draft.inputs["global_batch"] // dp, 4 if pp == 1 else 1))
     if pp > 1:
-        draft.default(vpp=draft.inputs["layers"] // pp)  # interleaving not stated; one block per chunk, as NVIDIA's own scripts
+        draft.default(
+            vpp=draft.inputs["layers"] // pp
+        )  # interleaving not stated; one block per chunk, as NVIDIA's own scripts
     _megatron_core(row, draft)
     draft.flop = _megatron_flop(False)
 
@@ -320,7 +227,10 @@ def _nemo_long(row, draft):
 
 
 def _dgxc(row, draft):
-    draft.stack, draft.fabric = "nemo-2025-moe" if draft.moe else "nemo-2025", {"h100": "eos", "gb200": "gb200-nvl72"}.get(draft.accelerator, "")
+    draft.stack, draft.fabric = (
+        "nemo-2025-moe" if draft.moe else "nemo-2025",
+        {"h100": "eos", "gb200": "gb200-nvl72"}.get(draft.accelerator, ""),
+    )
     if row["model_name"].startswith("Nemotron4") and "vpp" not in draft.inputs:
         draft.set(vpp=12)  # blank in the 25.04 table, 12 in the 25.05 one
     if "averick" in row["model_name"]:
@@ -340,7 +250,13 @@ def _bridge(row, draft):
     moe = draft.moe
     dense = {"mxfp8": "megatron-bridge-mxfp8", "nvfp4": "megatron-bridge-nvfp4"}.get(draft.recipe, "megatron-bridge")
     draft.stack = f"megatron-bridge-{draft.variant}" if moe else dense
-    draft.fabric = {"h100": "eos", "b200": "dgx-b200", "b300": "dgx-b300", "gb200": "gb200-nvl72", "gb300": "gb300-nvl72"}[draft.accelerator]
+    draft.fabric = {
+        "h100": "eos",
+        "b200": "dgx-b200",
+        "b300": "dgx-b300",
+        "gb200": "gb200-nvl72",
+        "gb300": "gb300-nvl72",
+    }[draft.accelerator]
     if moe and version.startswith("25") and "tokendrop" in row["model_name"]:
         draft.variant += " tokendrop"
     _megatron_core(row, draft)
@@ -383,8 +299,15 @@ def _simumax(row, draft):
     said = re.search(r"mbc(\d+)", row["notes"])
     i = draft.inputs
     draft.stack, draft.fabric = "megatron-core-b200", "dgx-b200"
-    draft.set(micro_batch=1, global_batch=int(said[1]) * i.get("dp", 1), zero_stage=1, grad_bytes=4, bucketing="first", param_gather="at_once",
-              sequence_parallel=1)
+    draft.set(
+        micro_batch=1,
+        global_batch=int(said[1]) * i.get("dp", 1),
+        zero_stage=1,
+        grad_bytes=4,
+        bucketing="first",
+        param_gather="at_once",
+        sequence_parallel=1,
+    )
     draft.default(seq_len=4096)
     if i.get("dense_layers"):
         layers = int(number(row, "layers"))
@@ -411,23 +334,43 @@ def _tpu(row, draft):
     gpus = draft.inputs.get("gpus")
     if gpus and "micro_batch" in draft.inputs:
         draft.set(global_batch=int(gpus * draft.inputs["micro_batch"]))
-    draft.set(zero_stage=3, grad_bytes=4, param_bytes=2, recompute="full" if row["recompute"] == "full" else "selective")
+    draft.set(
+        zero_stage=3, grad_bytes=4, param_bytes=2, recompute="full" if row["recompute"] == "full" else "selective"
+    )
 
 
 def _scarce(row, draft):
     raise Unusable("parallel layout, sequence or batch not stated")
 
 
-def _own(row, draft):
+def own(row, draft):
     """A row of your own: what the columns say, gradients and ZeRO as a Megatron-Core run unless the columns say otherwise."""
-    draft.stack, draft.fabric = "own", "own"
+    draft.stack = "own"
     stage = re.search(r"(\d)", row.get("zero_stage") or "")
     draft.set(zero_stage=3 if "FSDP" in (row.get("zero_stage") or "") else int(stage[1]) if stage else 0)
 
 
 SOURCES = {
-    "llm-foundry": _llm_foundry, "Megatron-Bridge performance summary": _bridge, "Megatron-Bridge": _bridge_ab, "NeMo 24.07": _nemo, "NeMo-Framework-Launcher": _nemo,
-    "NeMo long-sequence": _nemo_long, "NeMo AutoModel": _automodel, "torchtitan": _torchtitan, "MaxText": _tpu, "tpu-recipes": _tpu, "SimuMax": _simumax,
-    "Megatron-LM SC21": _megatron_2021, "Megatron-Core r0.8": _mcore_r08, "Megatron-LM README": _megatron_2020, "Korthikanti": _korthikanti,
-    "BigScience V100": _bigscience_v100, "BigScience": _bigscience, "NVIDIA dgxc": _dgxc, "MLPerf": _mlperf, "vTrain": _vtrain, "OPT-175B": _scarce, "DeepSeek-V3": _scarce,
+    "llm-foundry": _llm_foundry,
+    "Megatron-Bridge performance summary": _bridge,
+    "Megatron-Bridge": _bridge_ab,
+    "NeMo 24.07": _nemo,
+    "NeMo-Framework-Launcher": _nemo,
+    "NeMo long-sequence": _nemo_long,
+    "NeMo AutoModel": _automodel,
+    "torchtitan": _torchtitan,
+    "MaxText": _tpu,
+    "tpu-recipes": _tpu,
+    "SimuMax": _simumax,
+    "Megatron-LM SC21": _megatron_2021,
+    "Megatron-Core r0.8": _mcore_r08,
+    "Megatron-LM README": _megatron_2020,
+    "Korthikanti": _korthikanti,
+    "BigScience V100": _bigscience_v100,
+    "BigScience": _bigscience,
+    "NVIDIA dgxc": _dgxc,
+    "MLPerf": _mlperf,
+    "vTrain": _vtrain,
+    "OPT-175B": _scarce,
+    "DeepSeek-V3": _scarce,
 }

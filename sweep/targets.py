@@ -26,7 +26,12 @@ def _vtrain(low, high):
 
 
 def _source(text, accelerator=None, kind=None, more=lambda run: True):
-    return lambda run: text in run.source and accelerator in (None, run.accelerator) and (kind is None or run.family.endswith(kind)) and more(run)
+    return lambda run: (
+        text in run.source
+        and accelerator in (None, run.accelerator)
+        and (kind is None or run.family.endswith(kind))
+        and more(run)
+    )
 
 
 def _fsdp(run):
@@ -47,8 +52,15 @@ TARGETS = (
     Target("Korthikanti, none fitted", _source("Korthikanti"), "mean", 0.025, "calculon 3.65 %"),
     Target("Korthikanti, none fitted", _source("Korthikanti"), "worst", 0.08, "calculon 8.87 %"),
     Target("Megatron SC21", _source("SC21"), "mean", 0.05),
-    Target("BigScience, heads printed", _source("BigScience tr11", more=lambda run: "heads" not in run.assumed), "median", 0.06),
-    Target("BigScience, heads assumed", _source("BigScience tr11", more=lambda run: "heads" in run.assumed), "median", 0.06),
+    Target(
+        "BigScience, heads printed",
+        _source("BigScience tr11", more=lambda run: "heads" not in run.assumed),
+        "median",
+        0.06,
+    ),
+    Target(
+        "BigScience, heads assumed", _source("BigScience tr11", more=lambda run: "heads" in run.assumed), "median", 0.06
+    ),
     Target("llm-foundry, A100 80 GB", _source("llm-foundry", "a100"), "median", 0.035),
     Target("llm-foundry, A100 40 GB", _source("llm-foundry", "a100-40gb"), "median", 0.035),
     Target("llm-foundry, H100", _source("llm-foundry", "h100"), "median", 0.035),
@@ -60,7 +72,12 @@ TARGETS = (
     Target("Megatron-Bridge dense, B200", _source("Megatron-Bridge performance", "b200", "dense"), "median", 0.05),
     Target("Megatron-Bridge dense, GB200", _source("Megatron-Bridge performance", "gb200", "dense"), "median", 0.05),
     Target("Megatron-Bridge dense, GB300", _source("Megatron-Bridge performance", "gb300", "dense"), "median", 0.05),
-    Target("Megatron-Bridge MoE, containers 26", _source("Megatron-Bridge performance", None, "MoE", lambda run: run.variant.startswith("26")), "median", 0.12),
+    Target(
+        "Megatron-Bridge MoE, containers 26",
+        _source("Megatron-Bridge performance", None, "MoE", lambda run: run.variant.startswith("26")),
+        "median",
+        0.12,
+    ),
 )
 PAIRS = 0.95  # share of pairs more than 10 % apart that are ordered right, each family of 10 rows or more
 GROWTH = 0.03  # weak scaling, predicted against measured, in points
@@ -74,5 +91,15 @@ def judge(runs, predicted):
     for target in TARGETS:
         mine = np.array([run.split == "test" and bool(target.rows(run)) for run in runs])
         value = scores.summary(error[mine])[target.statistic] if mine.any() else float("nan")
-        table.append((target.name, target.statistic, target.limit, int(mine.sum()), value, bool(value <= target.limit) if mine.any() else None, target.others))
+        table.append(
+            (
+                target.name,
+                target.statistic,
+                target.limit,
+                int(mine.sum()),
+                value,
+                bool(value <= target.limit) if mine.any() else None,
+                target.others,
+            )
+        )
     return table

@@ -23,7 +23,17 @@ NCCL version 2.22.3+cuda12.5
 FOOTER = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 70.1\n#\n"
 
 
-def table(collective="all_reduce", ranks=4, sizes=tuple(1024 * 4**k for k in range(11)), redop="sum", root="-1", columns=2, latency=2e-5, rate=150e9, wrong="0"):
+def table(
+    collective="all_reduce",
+    ranks=4,
+    sizes=tuple(1024 * 4**k for k in range(11)),
+    redop="sum",
+    root="-1",
+    columns=2,
+    latency=2e-5,
+    rate=150e9,
+    wrong="0",
+):
     """Rows as nccl-tests prints them for a plain latency and bandwidth; one row without its header."""
     rows = []
     for size in sizes:
@@ -32,7 +42,9 @@ def table(collective="all_reduce", ranks=4, sizes=tuple(1024 * 4**k for k in ran
         algbw = size / us / 1e3
         figures = f"{text:>8} {algbw:7.2f} {algbw * nccl_logs.bus_factor(collective, ranks):7.2f} {wrong:>6}"
         middle = " ".join(word for word in (redop, root) if word)
-        rows.append(f"{size:12d} {size // 4:13d}     float {middle:>14} {figures * 1}" + (f" {figures}" if columns == 2 else ""))
+        rows.append(
+            f"{size:12d} {size // 4:13d}     float {middle:>14} {figures * 1}" + (f" {figures}" if columns == 2 else "")
+        )
     return "\n".join(rows) + "\n"
 
 
@@ -49,9 +61,19 @@ def test_a_whole_log():
     assert np.all(np.isfinite(curve.in_place_seconds))
 
 
-@pytest.mark.parametrize("redop, root, columns, collective", [("sum", "-1", 2, "all_reduce"), ("sum", "", 2, "all_reduce"), ("none", "-1", 2, "all_gather"),
-                                                               ("", "", 2, "all_gather"), ("sum", "-1", 1, "reduce_scatter"), ("sum", "0", 2, "reduce"),
-                                                               ("none", "0", 2, "broadcast"), ("none", "-1", 1, "sendrecv")])
+@pytest.mark.parametrize(
+    "redop, root, columns, collective",
+    [
+        ("sum", "-1", 2, "all_reduce"),
+        ("sum", "", 2, "all_reduce"),
+        ("none", "-1", 2, "all_gather"),
+        ("", "", 2, "all_gather"),
+        ("sum", "-1", 1, "reduce_scatter"),
+        ("sum", "0", 2, "reduce"),
+        ("none", "0", 2, "broadcast"),
+        ("none", "-1", 1, "sendrecv"),
+    ],
+)
 def test_columns_of_every_collective(redop, root, columns, collective):
     log = nccl_logs.parse_log(table(collective, 8, redop=redop, root=root, columns=columns))
     (curve,) = log.curves
@@ -67,7 +89,15 @@ def test_old_and_new_error_columns():
 
 
 def test_several_tables_and_names():
-    text = "all_gather_perf\n" + HEADER + table("all_gather", redop="none") + FOOTER + "# Collective test starting: alltoall_perf\n" + HEADER + table("alltoall", redop="none")
+    text = (
+        "all_gather_perf\n"
+        + HEADER
+        + table("all_gather", redop="none")
+        + FOOTER
+        + "# Collective test starting: alltoall_perf\n"
+        + HEADER
+        + table("alltoall", redop="none")
+    )
     log = nccl_logs.parse_log(text, "night")
     assert [c.collective for c in log.curves] == ["all_gather", "alltoall"]
     assert [c.name for c in log.curves] == ["night#1", "night#2"]
@@ -77,11 +107,27 @@ def test_several_tables_and_names():
 def test_prefixes_interleaving_and_truncation():
     rows = table().splitlines()
     noise = "node-1:21:44 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"
-    text = HEADER + "\n".join(f"[1,0]<stdout>:{row}\n{noise}" for row in rows[:6]) + "\n" + "2024-11-05T10:11:12.123Z " + rows[6] + "\n" + rows[7][:60] + noise + "\n" + rows[8] + "\n" + rows[9][:75]
+    text = (
+        HEADER
+        + "\n".join(f"[1,0]<stdout>:{row}\n{noise}" for row in rows[:6])
+        + "\n"
+        + "2024-11-05T10:11:12.123Z "
+        + rows[6]
+        + "\n"
+        + rows[7][:60]
+        + noise
+        + "\n"
+        + rows[8]
+        + "\n"
+        + rows[9][:75]
+    )
     log = nccl_logs.parse_log(text)
     assert accounted(log)
     assert log.rows == 8
-    assert log.ignored["NCCL_DEBUG output"] == 7 and sum(log.ignored.get(why, 0) for why in ("torn row", "not a row", "figures disagree")) == 1
+    assert (
+        log.ignored["NCCL_DEBUG output"] == 7
+        and sum(log.ignored.get(why, 0) for why in ("torn row", "not a row", "figures disagree")) == 1
+    )
 
 
 def test_figures_that_disagree_are_no_row():
@@ -99,7 +145,7 @@ def test_fuzzed_logs(data):
         at, end = sorted((data.draw(st.integers(0, len(text))), data.draw(st.integers(0, len(text)))))
         kind = data.draw(st.sampled_from(("cut", "insert", "repeat")))
         if kind == "cut":
-            text = text[:at] + text[min(end, at + 90):]
+            text = text[:at] + text[min(end, at + 90) :]
         elif kind == "insert":
             text = text[:at] + data.draw(st.text(max_size=30)) + text[at:]
         else:
@@ -129,9 +175,16 @@ def test_a_curve_gives_back_its_law():
 def test_latency_grows_with_domains_and_is_found():
     law = curves.Law(2e-5, 1e-5, 40e9)
     sizes = np.array([2.0**k for k in range(10, 33, 2)])
-    seen = [nccl_logs.Curve("all_gather", 8 * n, n, sizes, curves.seconds(law, "all_gather", sizes, 8 * n, 8), sizes * np.nan) for n in (2, 8, 64)]
+    seen = [
+        nccl_logs.Curve(
+            "all_gather", 8 * n, n, sizes, curves.seconds(law, "all_gather", sizes, 8 * n, 8), sizes * np.nan
+        )
+        for n in (2, 8, 64)
+    ]
     found = curves.fit(seen)
-    assert curves.seconds(found, "all_gather", 1e3, 8 * 256, 8) == pytest.approx(curves.seconds(law, "all_gather", 1e3, 8 * 256, 8), rel=0.03)
+    assert curves.seconds(found, "all_gather", 1e3, 8 * 256, 8) == pytest.approx(
+        curves.seconds(law, "all_gather", 1e3, 8 * 256, 8), rel=0.03
+    )
 
 
 def test_published_curves_are_read():

@@ -10,16 +10,32 @@ from hypothesis import strategies as st
 from sweep import bisection, curves, diagnosis, faults, nccl_debug, nccl_logs
 
 KINDS = {
-    "one NIC carries what all rails should": lambda law, args, sizes, draw: curves.seconds(law._replace(rate=law.rate / args[2]), args[0], sizes, *args[1:]),
-    "oversubscription or a downed uplink": lambda law, args, sizes, draw: curves.seconds(law._replace(rate=law.rate * draw.uniform(0.3, 0.48)), args[0], sizes, *args[1:]),
-    "TCP sockets instead of RDMA": lambda law, args, sizes, draw: curves.seconds(law._replace(rate=law.rate * draw.uniform(0.04, 0.1), a0=4 * law.a0, a1=4 * law.a1), args[0], sizes, *args[1:]),
-    "protocol LL forced at every size": lambda law, args, sizes, draw: curves.protocols(law, args[0], sizes, *args[1:])[0],
-    "protocol Simple forced at every size": lambda law, args, sizes, draw: curves.protocols(law, args[0], sizes, *args[1:])[1],
+    "one NIC carries what all rails should": lambda law, args, sizes, draw: curves.seconds(
+        law._replace(rate=law.rate / args[2]), args[0], sizes, *args[1:]
+    ),
+    "oversubscription or a downed uplink": lambda law, args, sizes, draw: curves.seconds(
+        law._replace(rate=law.rate * draw.uniform(0.3, 0.48)), args[0], sizes, *args[1:]
+    ),
+    "TCP sockets instead of RDMA": lambda law, args, sizes, draw: curves.seconds(
+        law._replace(rate=law.rate * draw.uniform(0.04, 0.1), a0=4 * law.a0, a1=4 * law.a1), args[0], sizes, *args[1:]
+    ),
+    "protocol LL forced at every size": lambda law, args, sizes, draw: curves.protocols(law, args[0], sizes, *args[1:])[
+        0
+    ],
+    "protocol Simple forced at every size": lambda law, args, sizes, draw: curves.protocols(
+        law, args[0], sizes, *args[1:]
+    )[1],
     "latency: slow hosts, far NUMA nodes, or ring where a tree is due": lambda law, args, sizes, draw: curves.seconds(
-        law._replace(a0=law.a0 * draw.uniform(4.5, 10), a1=law.a1 * draw.uniform(4.5, 10)), args[0], sizes, *args[1:]),
-    "ECMP collisions or congestion": lambda law, args, sizes, draw: curves.seconds(law, args[0], sizes, *args[1:]) * np.where(
-        sizes > curves.LARGE, draw.uniform(1.1, 2.4, len(sizes)), 1.0),
-    "one size alone is slow": lambda law, args, sizes, draw: curves.seconds(law, args[0], sizes, *args[1:]) * np.where(np.arange(len(sizes)) == len(sizes) * 2 // 3, 2.5, 1.0),
+        law._replace(a0=law.a0 * draw.uniform(4.5, 10), a1=law.a1 * draw.uniform(4.5, 10)), args[0], sizes, *args[1:]
+    ),
+    "ECMP collisions or congestion": lambda law, args, sizes, draw: (
+        curves.seconds(law, args[0], sizes, *args[1:])
+        * np.where(sizes > curves.LARGE, draw.uniform(1.1, 2.4, len(sizes)), 1.0)
+    ),
+    "one size alone is slow": lambda law, args, sizes, draw: (
+        curves.seconds(law, args[0], sizes, *args[1:])
+        * np.where(np.arange(len(sizes)) == len(sizes) * 2 // 3, 2.5, 1.0)
+    ),
 }
 FABRICS = ("sophia", "aws-p5", "azure-ndmv4", "polaris", "h100-ndr")
 
@@ -29,7 +45,13 @@ def healthy():
     """(curve, law) of real curves across nodes with enough sizes, each with the law fitted to itself."""
     found = []
     for curve in curves.read_curves():
-        if curve.fabric in FABRICS and curves.inside(curve) < curve.ranks and curves.inside(curve) > 1 and len(curve.sizes) >= 16 and curve.ranks <= 64:
+        if (
+            curve.fabric in FABRICS
+            and curves.inside(curve) < curve.ranks
+            and curves.inside(curve) > 1
+            and len(curve.sizes) >= 16
+            and curve.ranks <= 64
+        ):
             found.append((curve, curves.fit([curve])))
     return found[:10]
 
@@ -64,7 +86,10 @@ def test_healthy_curves_name_nobody(healthy):
         for seed in range(3):
             draw = np.random.default_rng(seed)
             sizes = curve.sizes
-            noisy = curve._replace(seconds=curves.seconds(law, curve.collective, sizes, curve.ranks, curves.inside(curve)) * draw.lognormal(0, 0.05, len(sizes)))
+            noisy = curve._replace(
+                seconds=curves.seconds(law, curve.collective, sizes, curve.ranks, curves.inside(curve))
+                * draw.lognormal(0, 0.05, len(sizes))
+            )
             assert faults.suspects(noisy, law, curves.inside(curve)) == []
 
 
@@ -147,22 +172,36 @@ def test_a_fast_job_is_not_bisected():
 
 
 def _log(curve):
-    rows = [f"{int(s):12d} {int(s) // 4:12d} float sum -1 {1e6 * t:10.2f} {s / t / 1e9:8.2f} {s / t / 1e9 * nccl_logs.bus_factor(curve.collective, curve.ranks):8.2f} 0"
-            for s, t in zip(curve.sizes, curve.seconds)]
-    ranks = "".join(f"#  Rank {k:2d} Group 0 Pid 1 on node-{k // 8} device {k % 8} [0x07] NVIDIA A100\n" for k in range(curve.ranks))
+    rows = [
+        f"{int(s):12d} {int(s) // 4:12d} float sum -1 {1e6 * t:10.2f} {s / t / 1e9:8.2f} {s / t / 1e9 * nccl_logs.bus_factor(curve.collective, curve.ranks):8.2f} 0"
+        for s, t in zip(curve.sizes, curve.seconds)
+    ]
+    ranks = "".join(
+        f"#  Rank {k:2d} Group 0 Pid 1 on node-{k // 8} device {k % 8} [0x07] NVIDIA A100\n" for k in range(curve.ranks)
+    )
     return f"# {curve.collective}_perf\n" + ranks + "\n".join(rows) + "\n"
 
 
 def test_a_diagnosis_has_a_denominator_and_a_price(tmp_path, healthy):
     law = curves.Law(2e-5, 1e-5, 180e9)
     sizes = np.array([2.0**k for k in range(12, 33)])
-    slow = nccl_logs.Curve("all_reduce", 16, 2, sizes, curves.seconds(law._replace(rate=law.rate / 8), "all_reduce", sizes, 16, 8), sizes * np.nan)
+    slow = nccl_logs.Curve(
+        "all_reduce",
+        16,
+        2,
+        sizes,
+        curves.seconds(law._replace(rate=law.rate / 8), "all_reduce", sizes, 16, 8),
+        sizes * np.nan,
+    )
     path = tmp_path / "night.log"
     path.write_text(_log(slow) + LOG)
     found = diagnosis.diagnose(path, "selene", "a100")
     (finding,) = found.findings
     assert finding.suspects and "NIC" in finding.suspects[0].suspect.name
     assert finding.fraction < 0.2 and "bandwidth" in finding.shape
-    assert found.cost["slow_step_s"] > found.cost["step_s"] and found.cost["slow_usd_per_million_tokens"] > found.cost["usd_per_million_tokens"]
+    assert (
+        found.cost["slow_step_s"] > found.cost["step_s"]
+        and found.cost["slow_usd_per_million_tokens"] > found.cost["usd_per_million_tokens"]
+    )
     assert found.differences and found.next
     assert {"ring_us", "tree_us", "hierarchical_us"} <= set(finding.rows[0])
