@@ -117,9 +117,19 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
         facet = next((dim for dim in worded if view.sizes[dim] <= 6), None)
         return barplots.draw_requirements(view, usual_slice(view, [dim for dim in view.dims if dim != facet], allow), facet=facet, **options)
 
+    def timeline():
+        spec = selections.spec_of(view)
+        if not set(spec.get("axes") or ()) >= set(view.dims) or "fixed" not in spec:
+            raise SweepError("needs the spec that a store carries")
+        from . import points, recipes, timelines
+
+        at_point = {**usual_slice(view, list(view.dims), allow), **(at or {})}
+        positions = {dim: _place(spec["axes"][dim]["labels"], at_point[dim]) for dim in spec["axes"]}
+        return timelines.draw_timeline(points.Point.of(**recipes.inputs_at(spec, positions)))
+
     for name, draw in (
         ("map", headline), ("lines", lines), ("scaling", scaling), ("grid", grid), ("distribution", distribution),
-        ("breakdown", breakdown), ("requirements", requirements),
+        ("breakdown", breakdown), ("requirements", requirements), ("timeline", timeline),
     ):  # fmt: skip
         try:
             yield name, draw()
@@ -127,8 +137,18 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
             yield name, str(reason)
 
 
+def _place(labels, label):
+    """Where a label stands; the nearest of numbers."""
+    if label in labels:
+        return labels.index(label)
+    try:
+        return int(np.argmin([abs(float(other) - float(label)) for other in labels]))
+    except (TypeError, ValueError):
+        raise SweepError(f"{label!r} is no single label") from None
+
+
 def usual_slice(ds, dims, allow=None):
-    """Usual labels for ``dims``; those of a layout as most points can run, if with the usual ones hardly any can."""
+    """Usual labels for ``dims``; those of a layout as most points can run, if with the usual ones clearly fewer can."""
     fixed = {str(dim): usual(ds, dim) for dim in dims}
     codes = selections.allowed(ds, allow)
     free = [dim for dim in fixed if dim in LAYOUT and dim in ds.coords and codes is not None and dim in ds["status"].dims]
@@ -137,7 +157,7 @@ def usual_slice(ds, dims, allow=None):
     valid = selections.select(ds["status"].to_dataset().isin(codes), {dim: label for dim, label in fixed.items() if dim not in free and dim in ds["status"].dims})
     share = valid["status"].mean([dim for dim in valid["status"].dims if dim not in free]).transpose(*free)
     here = {dim: selections.positions(ds, dim, fixed[dim])[0] for dim in free}
-    if float(share.isel(here)) < 0.5 * float(share.max()):
+    if float(share.isel(here)) < 0.75 * float(share.max()):
         best = np.unravel_index(int(np.argmax(share.values)), share.shape)
         fixed |= {dim: ds[dim].values[index].item() if hasattr(ds[dim].values[index], "item") else ds[dim].values[index] for dim, index in zip(free, best)}
     return fixed

@@ -175,7 +175,7 @@ def _differences(old, new):
         if old[name].dtype.kind in "fiu" and new[name].dtype.kind in "fiu":
             apart = ~np.isclose(new[name].astype(float), old[name].astype(float), rtol=CLOSE, atol=0, equal_nan=True)
         else:
-            apart = (old[name].astype(str) != new[name].astype(str)).to_numpy()
+            apart = np.array([str(a) != str(b) for a, b in zip(old[name], new[name])])
         if apart.any():
             row = int(np.argmax(apart))
             found.append(f"{name} differs in {int(apart.sum())} rows, first in row {row + 1}: was {old[name][row]}, is {new[name][row]}")

@@ -68,6 +68,25 @@ def config(spec, store_options=None):
     return {key: value for key, value in content.items() if value}, entries
 
 
+def inputs_at(spec, positions):
+    """Every input of one point as a number or word: ``positions`` is the place on each axis."""
+    inputs = dict(spec["fixed"]) | dict(spec.get("presets", {}))
+    for axis, position in positions.items():
+        inputs |= {name: column[position] for name, column in spec["axes"][axis]["inputs"].items()}
+        if axis in presets.TABLES:
+            inputs[axis] = spec["axes"][axis]["labels"][position]
+    for name, table in spec.get("tables", {}).items():
+        value = table["values"]
+        for axis in table["dims"]:
+            value = value[positions[axis]]
+        inputs[name] = value
+    for table in presets.TABLES:  # what the preset says itself need not be said again
+        for name, value in _numbers(table, inputs.get(table)).items() if table in inputs else ():
+            if not isinstance(value, dict) and inputs.get(name) == value:
+                del inputs[name]
+    return {name: _number(value) for name, value in inputs.items() if value is not None}
+
+
 def sources(spec):
     """(table, name, source) of every preset that the spec names and that is still known here."""
     named = [(table, name) for table, name in spec.get("presets", {}).items()]

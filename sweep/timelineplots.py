@@ -1,6 +1,7 @@
 """The drawing of a step's timeline: every stage's passes, and below them the last backward with its communication."""
 
 import matplotlib
+import xarray as xr
 
 from . import drawings
 from ._kernels import quantities
@@ -51,7 +52,15 @@ def draw(point, line, width="page"):
         figure.legend(handles=handles, loc="outside upper center", ncols=min(len(handles), 8), fontsize=6.5,
                       handlelength=1.0, columnspacing=1.0, borderaxespad=0.1)  # fmt: skip
     key = {"figure": "timeline", "store": "", "inputs": {str(k): v for k, v in point.spec.fixed.items()}}
-    return drawings.Drawing(figure, text, key, None)
+    return drawings.Drawing(figure, text, key, _data(line))
+
+
+def _data(line):
+    """The bars as a Dataset: where each starts and stops, in seconds."""
+    bars = [*line.bars, *line.detail]
+    columns = {name: ("bar", [getattr(bar, name) for bar in bars]) for name in ("row", "kind", "start", "stop", "label")}
+    panel = ["step"] * len(line.bars) + ["detail"] * len(line.detail)
+    return xr.Dataset({"panel": ("bar", panel), **columns}, {"bar": range(len(bars))})
 
 
 def _panel(axes, rows, bars):
