@@ -195,7 +195,7 @@ REASONS = ("ok", "gpus", "heads", "layers", "batch", "experts", "schedule", "sha
 EXCLUDED = 254  # status of a point that ``where`` leaves out
 MISSING = 255  # fill value of every category: not computed
 GROUPS = ("none", "dp", "pp", "ep", "cp", "tp")
-BOTTLENECKS = ("compute", "memory", "bubble", "dp", "tp", "cp", "ep", "pp", "gather", "optimizer", "latency")
+BOTTLENECKS = ("compute", "memory", "bubble", "dp", "tp", "cp", "ep", "pp", "optimizer", "latency")
 ALGORITHMS = ("none", "ring", "tree", "hierarchical", "in-network")
 
 
