@@ -150,3 +150,37 @@ def paper(store, at, allow, against, output, format):
     if differences:
         raise StoreError(f"{store}: {len(differences)} differences from {against}.")
     say(f"every number and figure's data as in {against}")
+
+
+@cli.command()
+@click.argument("store")
+@click.option("--x", metavar="NAME", help="First view: an axis, or a quantity along one axis.")
+@click.option("--y", metavar="NAME", help="The same for the other direction; '' for a curve.")
+@click.option("--color", metavar="NAME", help="First view: the quantity drawn.")
+@at_option
+@click.option("--where", metavar="EXPR", help="First view: points to look at, such as 'tp * pp <= 16'.")
+@click.option("--columns", metavar="NAMES", help="With --static: outputs to take along (default: all).")
+@click.option("--static", metavar="FOLDER", help="Write FOLDER/index.html, a page that needs no server and no network, and stop.")
+@click.option("--port", type=click.IntRange(1, 65535), default=8400, show_default=True, help="Of the server, on this machine alone.")
+@click.option("--browser/--no-browser", default=True, show_default=True, help="Open the page in the browser.")
+def explore(store, at, static, columns, port, browser, **first):
+    """A saved sweep in the browser: maps, sliders, the port dragged live, any point opened up.
+
+    \b
+    Example:
+      sweep explore why-400g
+      sweep explore iso-line --x tokens_per_domain --y achieved_tflops --color required_link_gbps
+      sweep explore iso-line --static supplement
+    """
+    from . import explorer, selections
+
+    at = selections.parse_at(at)
+    words = {name: value for name, value in first.items() if value is not None}
+    if static:
+        click.echo(explorer.write_static(store, static, at, words, columns.replace(" ", "").split(",") if columns else None))
+        return
+    words |= {f"at.{name}": str(value) for name, value in at.items()}
+    try:
+        explorer.explore(store, port, words, lambda address: say(f"{address}\nCtrl-C stops it."), browser)
+    except KeyboardInterrupt:
+        say("stopped.")

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from . import selections
 from ._kernels import quantities
 from .errors import SweepError
+from .palettes import BANDS, INK, MUTED, PORTS  # noqa: F401  for the drawing modules
 
-PORTS = (50, 100, 200, 400, 800, 1600, 3200)  # Gb/s: the port speeds that are sold, one generation each
 WIDTHS = {"column": 3.35, "page": 7.0}  # inches
 FORMATS = ("pdf", "svg", "png")
 STYLE = {
@@ -51,7 +51,6 @@ STYLE = {
     "svg.hashsalt": "overlap-sweep",  # the same drawing is the same file
     "savefig.dpi": 300,
 }
-INK, MUTED = "#1a1a1a", "#6b6b6b"
 # Okabe and Ito's colours, dark to light, with a dash and a marker each: any two differ without colour.
 LINES = (
     ("#000000", "-", "o"),
@@ -62,7 +61,6 @@ LINES = (
     ("#56B4E9", (0, (1, 1)), "P"),
     ("#E69F00", (0, (7, 2)), "X"),
 )
-BANDS = ("#ffffe5", "#f1f6c1", "#cfe8b5", "#96d2b9", "#55b6c2", "#2f8fbe", "#2560a8", "#1b2f78")  # light to dark
 
 
 class Drawing:

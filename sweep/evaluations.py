@@ -25,7 +25,11 @@ def evaluate(outputs=None, **inputs):
 
         sweep.evaluate(model="llama-3-70b", accelerator="h100", tp=8, dp=128, link_gbps=[200, 400, 800]).step_time_s
     """
-    spec = Spec.from_inputs(outputs, **inputs)
+    return evaluate_spec(Spec.from_inputs(outputs, **inputs))
+
+
+def evaluate_spec(spec):
+    """The outputs of a Spec as a Dataset; its ``where`` is not applied."""
     compute = _in_numpy if spec.mesh.size < NUMPY_POINTS else _in_blocks
     return dataset(spec, compute(spec.mesh, spec.outputs))
 

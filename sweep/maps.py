@@ -18,11 +18,11 @@ from matplotlib.patches import Patch
 from . import drawings, selections
 from .drawings import BANDS, INK, MUTED, PORTS, Drawing
 from .errors import SweepError, did_you_mean
+from .palettes import SETS
 
 GENERATIONS = ("v100", "a100", "h100", "b200", "b300", "gb200", "gb300")
 GENERATIONS_NOTE = "generations at 40 % of the 16-bit peak and 8,192 tokens per 8 GPUs (\u00d772: a domain of 72), "
 HALO = [patheffects.withStroke(linewidth=1.6, foreground="white")]
-SETS = ("#e8e8e8", "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999", "#332288", "#000000")
 
 
 class Mark(NamedTuple):

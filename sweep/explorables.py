@@ -1,0 +1,153 @@
+"""What the explorer's page is told: the names of a store, one point of it, a worked explanation, and, for a page without a
+server, its arrays.
+"""
+
+import base64
+import shlex
+
+import numpy as np
+
+from . import blocks, palettes, selections, views
+from ._kernels import quantities
+from .designs import LINK, Designs
+from .errors import SweepError
+from .worksheets import Line, Table, number
+
+LARGEST = 16_000_000  # bytes of arrays in a page without a server: some 22 MB of text, which phones still open
+PORTS_OF = (25, 3200)  # Gb/s: the ends of the port's slider
+
+
+def opened(store):
+    """A Dataset of a path, a name or an open store."""
+    if not hasattr(store, "variables"):
+        from .store import open_store
+
+        store = open_store(store)
+    if not views.drawable(store):
+        raise SweepError("the store has no output to draw.")
+    return store
+
+
+def about(ds, view, designs=None, why_not=""):
+    """Names, labels and units of ``ds``, the first ``view``, and the colours; ``why_not``: why the kernels cannot be asked."""
+    notes = [why_not] if why_not else []
+    if designs is not None and not designs.same_model:
+        notes.append("The store was computed by another version of the model than the one that answers between its labels and at a click.")
+    axes = [{**_named(ds, dim), "values": ds[dim].values if dim in ds.coords else np.arange(ds.sizes[dim])} for dim in ds.dims]
+    return {
+        "title": ds.attrs.get("title") or str(ds.encoding.get("source") or "A sweep"),
+        "points": int(np.prod([float(n) for n in ds.sizes.values()])),
+        "sha256": ds.attrs.get("spec_sha256", "")[:12],
+        "notes": notes,
+        "axes": axes,
+        "outputs": [{**_named(ds, name), "dims": list(ds[name].dims), "words": _words(ds, name)} for name in [*views.drawable(ds), *_status(ds)]],
+        "columns": [_named(ds, name) for name, coord in ds.coords.items() if coord.ndim == 1 and name not in ds.dims and coord.dtype.kind in "fiu"],
+        "names": sorted(blocks.Blocks(ds).names),
+        "reasons": [word for word in quantities.REASONS[1:] if word not in (selections.spec_of(ds).get("allow") or ())],
+        "allowed": list(selections.spec_of(ds).get("allow") or ()),
+        "view": view.words(),
+        "picks": views.positions(ds, {name: label for name, label in view.at.items() if name in ds.dims and name != LINK}),
+        "live": designs is not None,
+        "port": designs.port if designs is not None else None,
+        "span": PORTS_OF,
+        "palette": {"bands": palettes.BANDS, "sets": palettes.SETS, "ports": palettes.PORTS, "ink": palettes.INK, "muted": palettes.MUTED},
+    }
+
+
+def outputs_at(ds, picks):
+    """Every output at a position on every axis: rows of name, words, unit and value (a word for a category)."""
+    rows = []
+    for name in [*views.drawable(ds), *_status(ds)]:
+        value = ds.variables[name].isel({dim: index for dim, index in picks.items() if dim in ds[name].dims}).values
+        words = _words(ds, name)
+        row = _named(ds, name)
+        rows.append(row | {"value": words.get(int(value), "-") if words else float(value)})
+    return rows
+
+
+def worked(worksheet):
+    """A worksheet in its order: sections of lines, tables and remarks, numbers as people read them."""
+    return {"title": worksheet.title, "sections": [
+        {"title": section.title, "equation": section.equation, "items": [_item(item) for item in section.items]}
+        for section in worksheet.sections
+    ]}  # fmt: skip
+
+
+def typed(words):
+    """The command that explains a point in a terminal."""
+    said = (f"{name}={_short(value)}" for name, value in words.items())
+    return "sweep explain " + " ".join(shlex.quote(text) for text in said)
+
+
+# -- a page without a server -----------------------------------------------------------------------------------------------
+
+
+def slice_of(ds, at=None, outputs=None, link_labels=29):
+    """The part of ``ds`` that goes into a page: at labels, with some outputs, and with an axis of ports."""
+    names = list(outputs or views.drawable(ds))
+    for name in names:
+        selections.variable(ds, name, "columns")
+    designs = None
+    try:
+        designs = Designs(ds)
+    except SweepError:
+        pass
+    if designs is not None and LINK not in ds.dims and LINK not in (at or {}) and link_labels > 1 and set(names) <= set(quantities.OUTPUTS):
+        low, high = PORTS_OF
+        steps = [float(f"{port:.4g}") for port in np.geomspace(low, high, link_labels)]
+        extra = [designs.port] if designs.port else []
+        ds = designs.over_ports(np.unique([*steps, *extra]), names)
+    ds = selections.select(ds[[*names, *_status(ds)]], at)
+    size = sum(4 * array.size for array in ds.data_vars.values())
+    if size > LARGEST:
+        longest = sorted(ds.dims, key=lambda dim: -ds.sizes[dim])
+        shown = " ".join(f"--at {dim}={_short(ds[dim].values[0])}" for dim in [d for d in longest if d not in (view_dims(ds))][:3])
+        raise SweepError(f"the slice has {size / 1e6:.0f} MB of arrays, a page takes {LARGEST / 1e6:.0f}. Fix axes, such as {shown}, or name fewer --columns.")
+    return ds.load()
+
+
+def view_dims(ds):
+    """The axes of the first view."""
+    view = views.View.of(ds, {})
+    return view.x, view.y
+
+
+def arrays(ds):
+    """Every output as base64 of little-endian float32, and the valid points: what the page computes its slices from."""
+    codes = selections.allowed(ds)
+    found = {}
+    for name in ds.data_vars:
+        found[str(name)] = {"dims": list(ds[name].dims), "data": _packed(ds[name].values, "<f4")}
+    for name, coord in ds.coords.items():
+        if coord.ndim == 1 and name not in ds.dims and coord.dtype.kind in "fiu":
+            found[str(name)] = {"dims": list(coord.dims), "data": _packed(coord.values, "<f4")}
+    return {"variables": found, "counts": None if codes is None else [int(code) for code in codes]}
+
+
+def _packed(values, dtype):
+    return base64.b64encode(np.ascontiguousarray(values, dtype).tobytes()).decode()
+
+
+def _named(ds, name):
+    attrs = ds[name].attrs
+    return {"name": str(name), "label": attrs.get("long_name") or str(name).replace("_", " "), "unit": "" if attrs.get("units") in (None, "1") else attrs["units"]}
+
+
+def _words(ds, name):
+    return {int(code): word for code, word in selections.words(ds, name).items()} if "flag_meanings" in ds[name].attrs else None
+
+
+def _status(ds):
+    return ["status"] if "status" in ds.data_vars else []
+
+
+def _item(item):
+    if isinstance(item, Line):
+        return {"kind": "line", "words": item.words, "formula": item.formula, "numbers": item.numbers, "shown": item.shown, "note": item.note, "equation": item.equation}
+    if isinstance(item, Table):
+        return {"kind": "table", "columns": item.columns, "rows": [[number(c) if isinstance(c, float) else c for c in row] for row in item.rows]}
+    return {"kind": "remark", "text": item}
+
+
+def _short(value):
+    return f"{value:.10g}" if isinstance(value, (int, float, np.number)) and not isinstance(value, bool) else str(value)
