@@ -67,8 +67,17 @@ def diagnose(path, fabric, accelerator, collective=None, ranks=None, nodes=None,
         if debug.seen
         else []
     )
+    findings = [finding._replace(suspects=_told(finding.suspects, different)) for finding in findings]
     cost = price(findings, accelerator, fabric, design)
     return Diagnosis(findings, different, debug, cost, following(findings, different), log.ignored)
+
+
+def _told(suspects, different):
+    """Suspects whose variable NCCL_DEBUG shows to differ come first."""
+    shown = {name.strip() for difference in different for name in difference.variable.split(",")}
+    return sorted(
+        suspects, key=lambda v: v.score - 10.0 * bool(shown & {n.strip() for n in v.suspect.variable.split(",")})
+    )
 
 
 def _nodes(curve, debug, chip):

@@ -156,6 +156,8 @@ def suspects(curve, law, inside, measured=True):
     good = (curve.seconds > 0) & np.isfinite(curve.seconds)
     sizes, seconds = curve.sizes[good], curve.seconds[good]
     shape = (curve.collective, curve.ranks, inside)
+    if not measured and len(sizes):
+        law = _own_latency(law, shape, sizes, seconds)
     healthy = np.log(seconds / curves.seconds(law, curve.collective, sizes, curve.ranks, inside))
     if len(sizes) == 0 or _well(healthy, sizes, HEALTHY * noise / NOISE):
         return []
@@ -174,6 +176,14 @@ def suspects(curve, law, inside, measured=True):
         if verdict is not None and base - verdict.score > GAIN:
             found.append(verdict)
     return sorted(found, key=lambda v: v.score)
+
+
+def _own_latency(law, shape, sizes, seconds):
+    """A guessed law with the latency that the smallest sizes show, where that is no slower than a third above the guess."""
+    few = np.argsort(sizes)[: max(2, len(sizes) // 4)]
+    expected = curves.seconds(law, shape[0], sizes[few], *shape[1:])
+    scale = float(np.clip(np.median(seconds[few] / expected), 0.2, 1.3))
+    return _law(law, latency=scale)
 
 
 def _well(residual, sizes, limit):
