@@ -1,6 +1,7 @@
 """The kernels' closed forms against the event simulator, one form at a time, on random designs of plain numbers."""
 
 import random
+from types import SimpleNamespace
 
 import pytest
 from oracle import network, pipeline, reduction, streams
@@ -210,6 +211,19 @@ def test_last_backwards_end_apart():
         for (stage, chunk, k), (_, last) in built.backward.items():
             if k == m - 1:
                 agree(max(ends) - ends[last], (stage + chunk * pp) * gap, 1e-10)
+
+
+def test_slack_of_the_last_stage():
+    """The last stage ends its last backward before stage 0 by all backwards and hops below it, the embedding's included."""
+    for r in draw(19, 150):
+        pp, m, forward, hop = r.randint(2, 5), r.randint(1, 9), r.uniform(0.5, 2), r.uniform(0, 1)
+        backward, embedding = forward * r.uniform(1, 3), r.uniform(0, 0.3)
+        backwards = [[backward + embedding * (stage == 0)] for stage in range(pp)]
+        built = pipeline.pipeline(stages(pp, 1, forward), backwards, m, hop)
+        ends = built.graph.run()
+        kernel = schedule.slack_s(SimpleNamespace(pp=pp, vpp=1, schedule=0),
+                                  schedule.Stages(forward, backward, 0.0, 0.0, embedding, 0.0, 0.0))
+        agree(kernel + (pp - 1) * hop, max(ends) - ends[built.backward[pp - 1, 0, m - 1][1]], 1e-10)
 
 
 # -- inside a block, collectives ---------------------------------------------------------------------------------------
