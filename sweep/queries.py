@@ -13,7 +13,7 @@ from . import crossings, selections, sensitivities
 from ._kernels import quantities
 from .blocks import Blocks
 from .errors import SweepError
-from .winners import Front, Top, direction
+from .winners import Front, Groups, Top, direction
 
 LIMIT = 100  # rows, unless asked for more
 
@@ -139,21 +139,18 @@ def _pareto(blocks, names, group_by, columns):
 
 def _winning(blocks, finder, group_by, columns, ranked):
     """The table of winners: group, rank, labels and columns of each, gathered point by point."""
-    rows = [row for row in finder.rows() if row[2] is not None or ranked is False]
-    columns = list(dict.fromkeys(columns))
-    has = np.array([places is not None for _, _, places, _ in rows], bool)
-    places = {dim: np.array([p[dim] if p else 0 for _, _, p, _ in rows], int) for dim in blocks.dims}
-    table = {"rank": [rank + 1 for _, rank, _, _ in rows]} if ranked else {}
-    for name in columns:
+    rows = finder.rows()
+    table = {"rank": rows.rank + 1} if ranked else {}
+    for name in dict.fromkeys(columns):
         if name in group_by:
-            values = np.array([key[group_by.index(name)] for key, _, _, _ in rows])
-            table[name] = blocks.labels(name)[values.astype(int)] if name in blocks.dims and len(rows) else _column(blocks, name, values)
-        else:
-            column = pd.Series(_column(blocks, name, gather(blocks, name, places)))
-            if not has.all():
-                column = column.astype("Int64") if column.dtype.kind in "iu" else column
-                column = column.where(has)
-            table[name] = column
+            values = rows.keys[group_by.index(name)]
+            table[name] = blocks.labels(name)[values.astype(int)] if name in blocks.dims else _column(blocks, name, values)
+            continue
+        column = pd.Series(_column(blocks, name, gather(blocks, name, rows.places)))
+        if not rows.has.all():
+            column = column.astype("Int64") if column.dtype.kind in "iu" else column
+            column = column.where(rows.has)
+        table[name] = column
     return pd.DataFrame(table)
 
 
@@ -174,7 +171,7 @@ def gather(blocks, name, places):
 
 def _groups(blocks, names, columns):
     """Counts by group, and least, mean and largest of columns.  Groups of ``status`` count every point."""
-    groups = Top(blocks, blocks.dims[0], 1, names, blocks.dims)
+    groups = Groups(blocks, names, blocks.dims)
     for name in columns:
         if name in blocks.categories:
             raise SweepError(f"columns: {name} has words; group by it instead.")
@@ -182,8 +179,8 @@ def _groups(blocks, names, columns):
     counts = np.empty(0, np.int64)
     for block in blocks:
         mask = block.full(block.mask(every="status" in names)).ravel()
-        number = block.full(groups._groups(block)).ravel()[mask]
-        size = len(groups.groups)
+        number = block.full(groups.numbers(block)).ravel()[mask]
+        size = len(groups)
         counts = np.r_[counts, np.zeros(size - len(counts), np.int64)] + np.bincount(number, minlength=size)
         for name in columns:
             least, largest, total, seen = (np.r_[a, np.full(size - len(a), fill)] for a, fill in zip(totals[name], (np.inf, -np.inf, 0.0, 0.0)))
@@ -192,21 +189,21 @@ def _groups(blocks, names, columns):
             np.minimum.at(least, number[real], values[real])
             np.maximum.at(largest, number[real], values[real])
             totals[name] = [least, largest, total + np.bincount(number[real], values[real], size), seen + np.bincount(number[real], minlength=size)]
-    keys = sorted(groups.groups, key=lambda key: tuple((np.isnan(v), v) for v in key))
-    order = [groups.groups[key] for key in keys if len(counts) and (counts[groups.groups[key]] or not names)]
-    keys = [key for key in keys if groups.groups[key] in set(order)]
+    numbers, keys = groups.sorted()
+    if not len(counts):  # no block was read
+        counts, totals = np.zeros(len(groups), np.int64), {name: [np.zeros(len(groups))] * 4 for name in columns}
+    shown = counts[numbers] > 0 if names else np.ones(len(numbers), bool)
+    numbers, keys = numbers[shown], [key[shown] for key in keys]
     table = {}
-    for i, name in enumerate(names):
-        values = np.array([key[i] for key in keys])
-        table[name] = blocks.labels(name)[values.astype(int)] if name in blocks.dims and len(keys) else _column(blocks, name, values)
-    table["count"] = counts[order] if len(counts) else [0] * (not names)
+    for name, values in zip(names, keys):
+        table[name] = blocks.labels(name)[values.astype(int)] if name in blocks.dims else _column(blocks, name, values)
+    table["count"] = counts[numbers]
     if not names:
-        table["points"] = [blocks.size] * len(table["count"])
+        table["points"] = np.array([blocks.size])
     for name in columns:
-        least, largest, total, seen = (a[order] for a in totals[name]) if len(totals[name][0]) else (np.empty(0),) * 4
-        none = seen == 0
+        least, largest, total, seen = (part[numbers] for part in totals[name])
         with np.errstate(invalid="ignore", divide="ignore"):
-            table |= {f"{name}_min": np.where(none, np.nan, least), f"{name}_mean": total / seen, f"{name}_max": np.where(none, np.nan, largest)}
+            table |= {f"{name}_min": np.where(seen == 0, np.nan, least), f"{name}_mean": total / seen, f"{name}_max": np.where(seen == 0, np.nan, largest)}
     return pd.DataFrame(table)
 
 

@@ -5,6 +5,8 @@ only if nothing finite does; values are compared as they are stored; ties go to 
 searched as they are written.  Blocks combine as (value, index), so how a sweep is cut cannot change a winner.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ._kernels import quantities
@@ -25,89 +27,51 @@ def direction(text, what="best"):
     return name, 1 if better == "low" else -1
 
 
-class Top:
-    """The best ``k`` points of each group, fed block by block.
+class Groups:
+    """Numbers for groups of points: the values of ``by`` (axes, or any other name) that points share.
 
-    ``by`` are the names whose values make a group (axes, or any other name), ``over`` the axes in whose C order ties resolve.
+    Axes alone are numbered in their C order; with other names, groups are numbered as they appear.  Also the index of points
+    in the C order of ``order``.
     """
 
-    def __init__(self, blocks, name, sign, by, over, k=1):
-        self.blocks, self.name, self.sign, self.by, self.over, self.k = blocks, name, sign, by, over, k
+    def __init__(self, blocks, by, over):
+        self.blocks, self.by = blocks, by
         self.order = (*over, *(dim for dim in blocks.dims if dim not in over))
         self.sizes = dict(zip(blocks.dims, blocks.shape))
-        self.groups = {}  # values of ``by`` -> number of the group, in order of appearance
-        self.value = np.empty((0, k))  # signed, ascending; +inf where there is none
-        self.index = np.empty((0, k), np.int64)  # C order of ``order``; -1 where there is none
-        self.candidates = np.empty(0, np.int64)
+        self.dense = all(name in self.sizes for name in by)
+        self.shape = tuple(self.sizes[name] for name in by) if self.dense else ()
+        self.found = {}  # values of ``by`` -> number of the group, unless dense
 
-    def feed(self, block):
-        value = np.asarray(block[self.name], float)
-        mask = block.full(block.mask() & ~np.isnan(value))
-        group = block.full(self._groups(block))
-        if not mask.any():
-            return
-        flat = np.flatnonzero(mask.ravel())
-        group = group.ravel()[flat]
-        value = block.full(value).ravel()[flat]
-        self.candidates += np.bincount(group, minlength=len(self.candidates))
-        value = np.where(np.isfinite(value), self.sign * value, np.inf)
-        near = value <= self.value[group, -1]  # what cannot enter the list need not be sorted
-        if not near.any():
-            return
-        group, value = group[near], value[near]
-        touched = np.unique(group)
-        held = self.index[touched].ravel() >= 0
-        group = np.r_[np.repeat(touched, self.k)[held], group]
-        value = np.r_[self.value[touched].ravel()[held], value]
-        index = np.r_[self.index[touched].ravel()[held], self._global(block, flat[near])]
-        order = np.lexsort((index, value, group))
-        group, value, index = group[order], value[order], index[order]
-        first = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
-        rank = np.arange(len(group)) - np.repeat(first, np.diff(np.r_[first, len(group)]))
-        keep = rank < self.k
-        self.value[group[keep], rank[keep]] = value[keep]
-        self.index[group[keep], rank[keep]] = index[keep]
+    def __len__(self):
+        return int(np.prod(self.shape)) if self.dense else len(self.found)
 
-    def may_improve(self, block):
-        """False if the zone map shows that no point of the block can enter a list that is already full."""
-        zone = block.zone(self.name)
-        if zone is None or not len(self.groups) or len(self.groups) < self._expected() or np.isnan(self.value).any():
-            return True
-        if np.isnan(zone[0]):
-            return False
-        best = zone[0] if self.sign > 0 else -zone[1]
-        worst = self.value[:, -1].max()
-        return bool(best <= worst or not np.isfinite(worst))
-
-    def _expected(self):
-        count = 1
-        for name in self.by:
-            if name not in self.sizes:
-                return np.inf
-            count *= self.sizes[name]
-        return count
-
-    def _groups(self, block):
+    def numbers(self, block):
         """The number of each point's group, an open mesh; new groups are added."""
         code, uniques = np.zeros((1,) * len(block.shape), np.int64), []
+        if self.dense:
+            for name in self.by:
+                code = code * self.sizes[name] + block.positions(name)
+            return code
         for name in self.by:
             part = block.positions(name) if name in self.sizes else np.asarray(block[name], float)
             unique, inverse = np.unique(part, return_inverse=True)
             code = code * len(unique) + inverse.reshape(part.shape)
             uniques.append(unique)
         codes, inverse = np.unique(code, return_inverse=True)
-        places = np.unravel_index(codes, [len(unique) for unique in uniques]) if uniques else ()
-        rows = zip(*(unique[place].tolist() for unique, place in zip(uniques, places))) if uniques else [()]
-        numbers = np.array([self.groups.setdefault(row, len(self.groups)) for row in rows])
-        new = len(self.groups) - len(self.value)
-        if new:
-            self.value = np.concatenate([self.value, np.full((new, self.k), np.inf)])
-            self.index = np.concatenate([self.index, np.full((new, self.k), -1)])
-            self.candidates = np.concatenate([self.candidates, np.zeros(new, np.int64)])
-        return numbers[inverse.ravel()].reshape(code.shape)
+        places = np.unravel_index(codes, [len(unique) for unique in uniques])
+        rows = zip(*(unique[place].tolist() for unique, place in zip(uniques, places)))
+        return np.array([self.found.setdefault(row, len(self.found)) for row in rows])[inverse.ravel()].reshape(code.shape)
 
-    def _global(self, block, flat):
-        """The index of points in the whole slice, C order of ``order``."""
+    def sorted(self):
+        """``(numbers, values of by as columns)`` of all groups in the order of their values."""
+        if self.dense:
+            numbers = np.arange(len(self))
+            return numbers, [np.asarray(column) for column in np.unravel_index(numbers, self.shape)] if self.by else []
+        keys = sorted(self.found, key=lambda key: tuple((np.isnan(value), value) for value in key))
+        return np.array([self.found[key] for key in keys], int), [np.array(column) for column in zip(*keys)] or [np.empty(0)] * len(self.by)
+
+    def index(self, block, flat):
+        """The index in the whole slice of points of a block, C order of ``order``."""
         local = dict(zip(self.blocks.dims, np.unravel_index(flat, block.shape)))
         starts = dict(zip(self.blocks.dims, block.start))
         index = np.zeros(len(flat), np.int64)
@@ -115,20 +79,81 @@ class Top:
             index = index * self.sizes[dim] + local[dim] + starts[dim]
         return index
 
+    def places(self, index):
+        """Positions on each axis of such indices."""
+        return dict(zip(self.order, np.unravel_index(index, tuple(self.sizes[dim] for dim in self.order))))
+
+
+class Rows(NamedTuple):
+    """Answers in the order of their groups: columns of group values, rank from 0, positions by axis, and where there is one."""
+
+    keys: list
+    rank: np.ndarray
+    places: dict
+    has: np.ndarray
+
+
+class Top:
+    """The best ``k`` points of each group, fed block by block; ties go to the first in C order of ``over``."""
+
+    def __init__(self, blocks, name, sign, by, over, k=1):
+        self.name, self.sign, self.k = name, sign, k
+        self.groups = Groups(blocks, by, over)
+        self.value = np.empty((0, k))  # signed, ascending; +inf where there is none, or an infinite candidate
+        self.place = np.empty((0, k), np.int64)  # index of the point; -1 where there is none
+        self._grow()
+
+    def feed(self, block):
+        value = np.asarray(block[self.name], float)
+        mask = block.full(block.mask() & ~np.isnan(value))
+        group = block.full(self.groups.numbers(block))
+        self._grow()
+        flat = np.flatnonzero(mask)
+        group, value = group.ravel()[flat], block.full(value).ravel()[flat]
+        value = np.where(np.isfinite(value), self.sign * value, np.inf)
+        near = value <= self.value[group, -1]  # what cannot enter the list need not be sorted
+        if not near.any():
+            return
+        group, value = group[near], value[near]
+        touched = np.unique(group)
+        held = self.place[touched].ravel() >= 0
+        group = np.r_[np.repeat(touched, self.k)[held], group]
+        value = np.r_[self.value[touched].ravel()[held], value]
+        place = np.r_[self.place[touched].ravel()[held], self.groups.index(block, flat[near])]
+        order = np.lexsort((place, value, group))
+        group, value, place = group[order], value[order], place[order]
+        first = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
+        rank = np.arange(len(group)) - np.repeat(first, np.diff(np.r_[first, len(group)]))
+        keep = rank < self.k
+        self.value[group[keep], rank[keep]] = value[keep]
+        self.place[group[keep], rank[keep]] = place[keep]
+
+    def may_improve(self, block):
+        """False if the zone map shows that no point of the block can enter a list: all of them are full of better ones."""
+        zone = block.zone(self.name)
+        if zone is None or not self.groups.dense:
+            return True
+        if np.isnan(zone[0]):
+            return False
+        best = zone[0] if self.sign > 0 else -zone[1]
+        worst = self.value[:, -1].max()
+        return bool(best <= worst or not np.isfinite(worst))
+
     def rows(self):
-        """``(group values, rank, positions by dim or None, value, candidates)`` of every group in its order, best first."""
-        keys = sorted(self.groups, key=lambda key: tuple((np.isnan(v), v) for v in key))
-        for key in keys:
-            number = self.groups[key]
-            for rank in range(self.k):
-                index = int(self.index[number, rank])
-                if index < 0 and rank:
-                    break
-                positions = None
-                if index >= 0:
-                    places = np.unravel_index(index, tuple(self.sizes[dim] for dim in self.order))
-                    positions = dict(zip(self.order, map(int, places)))
-                yield key, rank, positions, int(self.candidates[number])
+        """The winners; a group without a candidate has one row that says so."""
+        numbers, keys = self.groups.sorted()
+        place = self.place[numbers]
+        shown = place >= 0
+        shown[:, 0] = True
+        group, rank = np.nonzero(shown)
+        place = place[group, rank]
+        return Rows([column[group] for column in keys], rank, self.groups.places(np.maximum(place, 0)), place >= 0)
+
+    def _grow(self):
+        new = len(self.groups) - len(self.value)
+        if new > 0:
+            self.value = np.concatenate([self.value, np.full((new, self.k), np.inf)])
+            self.place = np.concatenate([self.place, np.full((new, self.k), -1)])
 
 
 class Front:
@@ -138,38 +163,45 @@ class Front:
     """
 
     def __init__(self, blocks, goals, by):
-        self.blocks, self.goals = blocks, goals
-        self.top = Top(blocks, goals[0][0], 1, by, blocks.dims)  # numbers groups and points alike
-        self.fronts = {}
+        self.goals, self.groups, self.fronts = goals, Groups(blocks, by, blocks.dims), {}
 
     def feed(self, block):
         values = [sign * np.asarray(block[name], float) for name, sign in self.goals]
         mask = block.mask()
         for value in values:
             mask = mask & np.isfinite(value)
-        group = block.full(self.top._groups(block))
-        mask = block.full(mask)
-        if not mask.any():
-            return
-        flat = np.flatnonzero(mask.ravel())
+        flat = np.flatnonzero(block.full(mask))
+        group = block.full(self.groups.numbers(block)).ravel()[flat]
         table = np.stack([block.full(value).ravel()[flat] for value in values], axis=1)
-        group, index = group.ravel()[flat], self.top._global(block, flat)
         for number in np.unique(group):
-            chosen = group == number
-            old = self.fronts.get(number)
-            points, indices = table[chosen], index[chosen]
-            if old is not None:
-                points, indices = np.concatenate([old[0], points]), np.concatenate([old[1], indices])
-            keep = undominated(points, indices)
-            self.fronts[number] = points[keep], indices[keep]
+            chosen = np.flatnonzero(group == number)
+            points, places = table[chosen], None
+            if number in self.fronts:
+                front, places = self.fronts[number]
+                chosen = chosen[may_stay(points, front)]
+                points = np.concatenate([front, table[chosen]])
+            index = self.groups.index(block, flat[chosen])
+            places = index if places is None else np.r_[places, index]
+            keep = undominated(points, places)
+            self.fronts[number] = points[keep], places[keep]
 
     def rows(self):
-        keys = sorted(self.top.groups, key=lambda key: tuple((np.isnan(v), v) for v in key))
-        sizes = tuple(self.top.sizes[dim] for dim in self.top.order)
-        for key in keys:
-            points, indices = self.fronts.get(self.top.groups[key], (None, ()))
-            for rank, index in enumerate(indices):
-                yield key, rank, dict(zip(self.top.order, map(int, np.unravel_index(int(index), sizes)))), len(indices)
+        """The fronts, each from its least first quantity on."""
+        numbers, keys = self.groups.sorted()
+        parts = [(row, self.fronts[number][1]) for row, number in enumerate(numbers) if number in self.fronts]
+        group = np.concatenate([np.full(len(places), row) for row, places in parts]) if parts else np.empty(0, int)
+        place = np.concatenate([places for _, places in parts]) if parts else np.empty(0, int)
+        rank = np.concatenate([np.arange(len(places)) for _, places in parts]) if parts else np.empty(0, int)
+        return Rows([column[group] for column in keys], rank, self.groups.places(place), np.ones(len(place), bool))
+
+
+def may_stay(points, front):
+    """Which points are beaten by none of a few of the front: a cheap first look."""
+    stay = np.ones(len(points), bool)
+    for best in front[:: -(-len(front) // 16)]:
+        left = np.flatnonzero(stay)
+        stay[left] = (points[left] < best).any(axis=1) | (points[left] == best).all(axis=1)
+    return stay
 
 
 def undominated(points, indices):
