@@ -78,6 +78,14 @@ def remove(path):
         Path(path).unlink(missing_ok=True)
 
 
+def remove_partial(folder):
+    """Remove the files that writers which died had begun and not yet renamed."""
+    for root, _, files in os.walk(folder):
+        for name in files:
+            if name.endswith(".partial"):
+                remove(os.path.join(root, name))
+
+
 def free_bytes(folder):
     """Bytes free where ``folder`` is, or will be."""
     folder = Path(folder).absolute()

@@ -69,9 +69,9 @@ def run(spec, path=None, *, part=None, extend=False, overwrite=False, dask=None,
             swaps.swap(target, path)
         return Result(path, True, 0, 0, 0.0, attrs["device"], _notes(attrs))
     elsewhere = f"{workers} workers" if workers else dask and f"workers of {dask}"
-    plan, notes = _prepare(spec, target, extend, elsewhere)
     name = "all" if part is None else f"{part[0]}-of-{part[1]}"
     try:
+        plan, notes = _prepare(spec, target, extend, elsewhere)
         with Lock(target, name):
             store.agree(target)
             result = _compute(plan, target, name, part, progress, notes, elsewhere, dask, workers)
@@ -188,6 +188,7 @@ class Runner:
 
 def _prepare(spec, path, extend, device):
     """The plan of the store at ``path``, created or grown if need be; and what is to be said."""
+    store.clear(path)
     if not (Path(path) / "zarr.json").exists():
         if Path(path).exists() and any(Path(path).iterdir()) if Path(path).is_dir() else Path(path).exists():
             raise StoreError(f"{path}: exists and is not a store. Choose another path with -o.")

@@ -87,7 +87,7 @@ def _read(path):
 
 def _alive(path, holder):
     if holder.get("host") == socket.gethostname():
-        return _runs(holder["pid"]) and _started(holder["pid"]) == holder.get("started")
+        return process_runs(holder["pid"]) and _started(holder["pid"]) == holder.get("started")
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         time.sleep(BEAT / 4)
@@ -96,7 +96,8 @@ def _alive(path, holder):
     return False
 
 
-def _runs(pid):
+def process_runs(pid):
+    """True where a process of that number runs on this host."""
     if os.name == "nt":
         return True  # no harmless probe: the beat would have to tell
     try:

@@ -14,6 +14,7 @@ import contextlib
 import json
 import os
 import shutil
+import socket
 from functools import partial
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from ._kernels import quantities
 from .chunks import CODECS, DEFAULT_CODEC, read_chunk, write_chunk
 from .cuts import rearranged
 from .errors import StoreError
+from .locks import process_runs
 from .plan import Plan
 from .reductions import PARTIAL
 
@@ -138,7 +140,7 @@ def zone_maps(path):
 def create(plan, path, device=""):
     """Build the template of a store beside ``path`` and rename it into place; False where another was faster."""
     path = Path(path)
-    beside = path.with_name(f".{path.name}.{os.getpid()}.template")
+    beside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.template")
     disk.remove(beside)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -156,6 +158,14 @@ def create(plan, path, device=""):
     finally:
         disk.remove(beside)
     return True
+
+
+def clear(path):
+    """Remove templates of ``path`` that processes of this host were building when they died."""
+    path = Path(path)
+    for left in path.parent.glob(f".{path.name}.{socket.gethostname()}.*.template"):
+        if not process_runs(int(left.name.split(".")[-2])):
+            disk.remove(left)
 
 
 def commit(path, attributes=None, arrays=()):
@@ -226,6 +236,7 @@ def close(path, plan, state):
         if plan.reduction is None:
             files.append(write_chunk(path, f"_sweep/zones/{name}", (0,) * zones.ndim, zones, zones.shape, np.nan, None))
     disk.sync(file for file in files if file)
+    disk.remove_partial(path)
     commit(path, {"complete": 1})
 
 

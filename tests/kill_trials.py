@@ -1,0 +1,221 @@
+"""Runs that are killed at a chosen moment, many of them: a process without jax that forks one child for each trial.
+
+    python tests/kill_trials.py FOLDER calls          at every call that changes the store, in turn
+    python tests/kill_trials.py FOLDER moments 200    at so many random moments
+
+Each trial starts from nothing, from a store to be extended, or from one to be overwritten; kills the run; sees that what is left
+opens (old or new, without a warning) or is not there yet; types the same command again; and compares every value with an
+undisturbed run's.  The model is the toy one in NumPy, so that a trial takes a tenth of a second.
+"""
+
+import os
+import random
+import shutil
+import signal
+import sys
+import threading
+import time
+import warnings
+from pathlib import Path
+
+import google_crc32c  # noqa: F401  (imported once here, not once in each child)
+import numcodecs  # noqa: F401
+import numpy as np
+import toy
+import xarray as xr
+import zarr.codecs  # noqa: F401
+
+toy.install()
+
+import sweep
+from sweep import disk, evaluations, execute, inspections, plan, stages, store
+
+AXES = {"link_gbps": [100, 200, 400], "tp": [8, 16, 32], "seq_len": [1024, 2048, 4096, 8192]}
+LESS = {**AXES, "seq_len": [1024, 8192]}
+
+
+class NumpyStages(stages.Stages):
+    """The stages without jax: what is handed on is found by evaluating at length 2."""
+
+    def __call__(self, start):
+        from sweep._kernels import model
+
+        values = model.evaluate(self.mesh.block(tuple(start), self.shape), self.outputs)
+        return {name: Fetched(self._array(name, values[name])) for name in self.outputs}
+
+    @property
+    def leaves(self):
+        two = NumpyStages(self.mesh, self.outputs, (2,) * len(self.shape))((0,) * len(self.shape))
+        found = {n: stages.Leaf(tuple(d for d, s in zip(self.mesh.dims, v.value.shape) if s > 1), 8) for n, v in two.items()}
+        return {"inputs": [], "prepare": [], "combine": list(found.values()), "report": found}
+
+    def _array(self, name, value):
+        value = np.asarray(value)
+        value = value.reshape((1,) * len(self.shape)) if value.ndim == 0 else value
+        return value.astype(stages.dtype_of(name)[0])
+
+
+class Fetched:
+    """An array that came from no device."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def copy_to_host_async(self):
+        pass
+
+    def __array__(self, dtype=None, copy=None):
+        return self.value
+
+
+def without_jax():
+    """Put NumPy in the place of the compiled stages."""
+    import contextlib
+
+    plan.Stages = execute.Stages = NumpyStages
+    execute.double_precision = contextlib.nullcontext
+    execute.device_name = lambda: "numpy"
+    execute.journal.COMMIT_EVERY = 0.02
+    execute.provenance.model_sha256 = lambda: "toy"
+
+
+def spec(axes=AXES, outputs=("step_time_s", "required_link_gbps", "bottleneck")):
+    return toy.spec(axes, outputs, store={"block_points": 4})
+
+
+SCENES = {
+    "fresh": (None, {}),
+    "extended": (lambda path: sweep.run(spec(LESS, ("step_time_s",)), path), {"extend": True}),
+    "overwritten": (lambda path: sweep.run(spec(LESS), path), {"overwrite": True}),
+}
+
+
+def child(work):
+    """Run ``work`` in a forked process; how it ended."""
+    pid = os.fork()
+    if not pid:
+        code = 1
+        try:
+            code = work() or 0
+        except BaseException as error:
+            print(f"  {type(error).__name__}: {error}", flush=True)
+        finally:
+            os._exit(code)
+    return os.waitpid(pid, 0)[1]
+
+
+def trial(path, scene, arm):
+    """One run, killed as ``arm`` says, and the same command again; True where it was killed before its end."""
+    prepare, how = SCENES[scene]
+    for left in path.parent.glob("*"):
+        shutil.rmtree(left)
+    for left in path.parent.glob(".*"):
+        shutil.rmtree(left)
+    if prepare:
+        assert child(lambda: prepare(path) and 0) == 0
+
+    def killed_run():
+        arm()
+        sweep.run(spec(), path, **how)
+
+    killed = os.WIFSIGNALED(child(killed_run))
+    assert child(lambda: look(path, scene)) == 0, "what the kill left does not open"
+    assert child(lambda: sweep.run(spec(), path, **how) and 0) == 0, "the same command does not go on"
+    assert child(lambda: verify(path)) == 0, "the values differ from an undisturbed run's"
+    return killed
+
+
+def look(path, scene):
+    """What is there opens, as plain xarray sees it, and is the old store or the new."""
+    if scene == "fresh" and not path.exists():
+        return
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        ds = xr.open_zarr(store.find(path)).load()
+    assert ds.sizes["seq_len"] in ((4,) if scene == "fresh" else (2, 4)), ds.sizes
+    if scene != "fresh" and ds.attrs["complete"] and ds.sizes["seq_len"] == 2:
+        assert not ds.step_time_s.isnull().any()
+
+
+def verify(path):
+    """Complete, whole by its own check, and equal to the plain model at every point."""
+    ds = store.open_store(path)
+    assert ds.attrs["complete"] == 1
+    assert not [fault for fault in inspections.check(path) if fault.block]
+    plain = evaluations.dataset(spec(), evaluations._in_numpy(spec().mesh, spec().outputs))
+    for name in plain.data_vars:
+        want = plain[name].transpose(*ds[name].dims)
+        assert ds[name].dtype == (np.float32 if want.dtype.kind == "f" else want.dtype)
+        np.testing.assert_array_equal(ds[name].values, want.values.astype(ds[name].dtype))
+    assert not list(path.rglob("*.partial"))
+    names = sorted(p.name for p in path.parent.iterdir())
+    assert names == [path.name], names
+
+
+def at_call(number):
+    """Kill this process before its ``number``-th call that changes a file."""
+
+    def arm():
+        counter, lock = iter(range(1, 10**9)), threading.Lock()
+
+        def counted(function):
+            def call(*arguments, **more):
+                with lock:
+                    if next(counter) == number:
+                        os.kill(os.getpid(), signal.SIGKILL)
+                return function(*arguments, **more)
+
+            return call
+
+        for name in ("replace", "append", "_sync_one", "_write_pieces", "remove"):
+            setattr(disk, name, counted(getattr(disk, name)))
+
+    return arm
+
+
+def after(seconds):
+    """Kill this process after so long."""
+
+    def arm():
+        def kill():
+            time.sleep(seconds)
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        threading.Thread(target=kill, daemon=True).start()
+
+    return arm
+
+
+def at_every_call(path, step=1):
+    for scene in SCENES:
+        number, killed = 1, True
+        while killed:
+            try:
+                killed = trial(path, scene, at_call(number))
+            except AssertionError as error:
+                raise SystemExit(f"{scene}, killed at call {number}: {error}") from None
+            number += step
+        print(f"{scene}: killed at {(number - 1) // step} of {number - step} calls, every one mended", flush=True)
+
+
+def at_random_moments(path, count):
+    pick = random.Random(20260)
+    kills = 0
+    for number in range(count):
+        scene, seconds = pick.choice(list(SCENES)), pick.uniform(0, 0.35)
+        try:
+            kills += trial(path, scene, after(seconds))
+        except AssertionError as error:
+            raise SystemExit(f"{scene}, killed after {seconds:.4f} s: {error}") from None
+    print(f"{count} random moments: {kills} runs killed before their end, every one mended", flush=True)
+
+
+if __name__ == "__main__":
+    without_jax()
+    place = Path(sys.argv[1]) / "a.zarr"
+    place.parent.mkdir(parents=True, exist_ok=True)
+    if sys.argv[2] == "calls":
+        at_every_call(place, int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+    else:
+        at_random_moments(place, int(sys.argv[3]))
+    assert "jax" not in sys.modules
