@@ -154,17 +154,26 @@ def _at(value, index):
     return float(value if value.ndim == 0 else value[index if value.shape[0] > 1 else 0])
 
 
-def batch(seed, count, calibrated=False, kind=None, tell=True):
-    """(inputs, all outputs, list of cases) of a batch."""
+OUTPUTS = ("step_time_s", "exposed_dp_s", "status", "bottleneck", "dp_algorithm", "exposed_tp_s", "exposed_cp_s", "exposed_ep_s",
+           "required_link_gbps", "link_gbps_at_tolerance")
+
+
+def batch(seed, count, calibrated=False, kind=None, outputs=OUTPUTS[:-2]):
+    """(inputs, outputs, list of cases) of a batch of random designs."""
     values = designs(seed, count, calibrated, kind)
+    return values, *evaluated(values, outputs)
+
+
+def evaluated(values, outputs):
+    """(outputs, list of cases) of inputs by name, in one call of the model."""
+    count = max(np.size(column) for column in values.values())
     known = tuple((name, tuple(sorted(set(column.tolist())))) for name, column in values.items() if INPUTS[name].kind != "float")
-    inputs = model.Inputs(**values, known=known if tell else ())
+    inputs = model.Inputs(**values, known=known)
     x = complete(inputs)
     work = work_of(x)
     compute = compute_of(x, work)
-    outputs = model.evaluate(inputs, ("step_time_s", "exposed_dp_s", "status", "bottleneck", "dp_algorithm", "exposed_tp_s", "exposed_cp_s",
-                                      "exposed_ep_s", "exposed_pp_s", "bubble_time_s"))
-    return values, {name: np.broadcast_to(value, (count,)) for name, value in outputs.items()}, [Case(x, work, compute, k) for k in range(count)]
+    found = {name: np.broadcast_to(value, (count,)) for name, value in model.evaluate(inputs, outputs).items()}
+    return found, [Case(x, work, compute, k) for k in range(count)]
 
 
 # -- what may differ ---------------------------------------------------------------------------------------------------
@@ -219,6 +228,44 @@ def test_traffic_of_a_block(kind):
         blocks = case.x["micro_batches"] * case.x["layers"] / case.x["pp"]
         for name, (forward, backward, _) in (("tp", case.tensor()), ("cp", case.context()), ("ep", case.expert())):
             assert outputs[f"exposed_{name}_s"][k] == pytest.approx(blocks * (forward + backward), rel=1e-9, abs=1e-15), (kind, k, name)
+
+
+# -- requirements, asked of the simulator ----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", ["plain", "sharded", "zero", "contention", "experts"])
+def test_port_at_the_tolerance_is_the_slowest_that_meets_it(kind):
+    """At link_gbps_at_tolerance the simulated step exposes what is allowed, and a thousandth below it more."""
+    values = designs(SEED + 2, 300, False, kind)
+    answer = model.evaluate(model.Inputs(**values), ("link_gbps_at_tolerance",))["link_gbps_at_tolerance"]
+    asked = np.isfinite(answer) & (answer > 0) & (values["pp"] == 1)
+    asked &= (values["tp"] == 1) & (values["cp"] == 1) & (values["ep"] == 1)  # nothing else moves with the link
+    values = {name: column[asked] for name, column in values.items()}
+    checked = 0
+    for factor, meets in ((1.0, True), (0.999, False)):
+        _, cases = evaluated(values | {"link_gbps": answer[asked] * factor}, ("status",))
+        for case in cases:
+            truth = step(case.design())
+            allowed = case.x["tolerance"] / (1 - case.x["tolerance"]) * (truth.seconds - truth.exposed_dp_s)
+            assert (truth.exposed_dp_s <= allowed * (1 + 1e-9)) == meets
+            checked += 1
+    assert checked >= 8
+
+
+def test_what_the_sustained_rate_leaves_exposed():
+    """At required_link_gbps the simulated step exposes at most one full bucket, the embedding (with one bucket begun) and
+    two latencies."""
+    values = designs(SEED + 3, 300, False, "plain")
+    answer = model.evaluate(model.Inputs(**values), ("required_link_gbps",))["required_link_gbps"]
+    asked = np.isfinite(answer) & (answer > 0) & (values["dp"] * values["cp"] > 1) & (values["bucketing"] == 0)
+    values = {name: column[asked] for name, column in values.items()} | {"link_gbps": answer[asked]}
+    _, cases = evaluated(values, ("status",))
+    assert len(cases) >= 50
+    for case in cases:
+        design = case.design()
+        buckets = 1 + design.embedding_bytes / design.bucket_bytes
+        left = buckets * case.reduce(design.bucket_bytes, 0.0) + 3 * case.reduce(1e-6, 0.0)
+        assert step(design).exposed_dp_s <= left * (1 + 1e-9), design._replace(reduce=None)
 
 
 # -- status ------------------------------------------------------------------------------------------------------------
