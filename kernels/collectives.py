@@ -234,7 +234,8 @@ def slope_of(item, nbytes, u):
     """Right-hand derivative of ``seconds_of`` with respect to u."""
     if is_concrete(item.h) and item.h == 0:
         return item.b
-    step = where(item.h * u >= item.g, 1.0, item.p) if not (is_concrete(item.p) and item.p == 1) else 1.0
+    # at a kink (u = g/h) the port counts as the slower tier, however the product rounds
+    step = where(item.h * u * (1.0 + 1e-12) >= item.g, 1.0, item.p) if not (is_concrete(item.p) and item.p == 1) else 1.0
     return item.b + nbytes * item.h * step
 
 
