@@ -117,9 +117,10 @@ def hops(x, stages):
         filling, full = minimum(steady, pp - 1.0), positive(steady - pp + 1.0)
         early = filling * (stages.last_forward + stages.last_backward / 2.0)
         late = full * (stages.last_forward + stages.last_backward + stages.weight)
-        rounds = floor((m - 1.0) / pp) * several * stages.first  # loops that hops make longest pass the embedding too
-        return [(0.0, fill), (-early, fill + 2.0 * filling), (-late, fill + 2.0 * full),
-                (rounds - early - late, fill + 2.0 * steady)]
+        rounds = floor((m - 1.0) / pp) * several  # loops that hops make longest pass the embedding too
+        once, each = minimum(rounds, 1.0) * stages.first, rounds * stages.first
+        return [(0.0, fill), (once - early, fill + 2.0 * filling), (-late, fill + 2.0 * full),
+                (each - early - late, fill + 2.0 * steady)]
 
     def dualpipe():
         return [(0.0, (maximum(1.0, 2.0 * pp - 4.0) + m * (pp - 1.0) / pp + 0.5 * minimum(pp - 2.0, 1.0)) * several)]
