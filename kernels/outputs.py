@@ -36,7 +36,7 @@ class Book:
 
     def _masked(self, value):
         never = self.parts.impossible
-        return value if never is False else where(never, float("nan"), value)
+        return value if never is False else value * where(never, float("nan"), 1.0)  # a factor: gradients are NaN there too
 
     # times of the step
 
