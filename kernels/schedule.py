@@ -5,8 +5,8 @@ that blocks nothing).  The ends of the pipeline carry the embedding (e seconds, 
 q = floor((m-1)(pp-1)/pp), K = floor((m-1)/pp), x+ = max(0, x).  Hops apart:
 
     1F1B         sum t_i + (m-1) max t_i
-    interleaved  m t_last + (pp-1)/vpp t + pp e                                          (m a multiple of pp)
-    ZB-H1        e_f + (pp-1)(t_f + t_d) + m (t_f' + t_d') + (m-pp)+ t_w' + t_w + e_b, primes with the head
+    interleaved  m max t_i + (pp-1)/vpp t + pp e                                         (m a multiple of pp)
+    ZB-H1        e_f + (pp-1)(t_f + t_d) + m (t_f' + t_d' + (e-g)+) + (m-pp)+ t_w' + t_w + e_b, primes with the head
     DualPipe     max(3h t_f + (2h+1) t_d, 2h t_f + 3h t_d) + 3 t_w + (m-h-2) t + m (e+g)/2, h = pp/2
 
 (ZB-H1: Qi et al., arXiv:2401.10241, or its last stage where that ends later; DualPipe: DeepSeek-V3, arXiv:2412.19437.)
@@ -75,12 +75,12 @@ def pipeline_s(x, stages):
 
     def one_f_one_b():
         plain = pp * stages.middle + first + last + (m - 1.0) * slowest
-        return where(vpp > 1, m * (stages.middle + last) + (pp - 1.0) / vpp * stages.middle + pp * first, plain)
+        return where(vpp > 1, m * slowest + (pp - 1.0) / vpp * stages.middle + pp * first, plain)
 
     def zero_bubble():
         passes = stages.middle - stages.weight  # forward and input gradient
         weight = stages.weight + stages.last_backward / 2.0
-        before = stages.first_forward + m * (passes + stages.last_forward + stages.last_backward / 2.0)
+        before = stages.first_forward + m * (passes + stages.last_forward + stages.last_backward / 2.0 + positive(first - last))
         stage_0 = (pp - 1.0) * passes + positive(m - pp) * weight + stages.weight + stages.first_backward
         return where(pp > 1, before + maximum(stage_0, (pp - 1.0) * stages.forward + m * weight), m * slowest)
 

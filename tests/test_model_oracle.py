@@ -181,9 +181,10 @@ def evaluated(values, outputs):
 BOUNDS = {
     "exact": 0.0,
     "zero bubble": 0.2,  # all stages are taken to end together; a head's hops
-    "dualpipe": 0.25,  # the same; the ends of the model, hops that fill a bubble
+    "dualpipe": 0.4,  # the same; the ends of the model, hops that fill a bubble
     "port": 0.6,  # slack and DiLoCo's period count no other traffic of the port
     "hops": 0.2,  # interleaved with a head and hops longer than a chunk's forward
+    "first": 0.1,  # a head that takes less than the embedding: the last stage is not the slowest
     "embedding": 0.01,  # interleaved: the embedding's backward pass of earlier micro-batches is slack that is not counted
 }
 """(kernel - simulator) / step lies between 0 and this: a bound of the model is never optimistic (kernels/README.md)."""
@@ -195,6 +196,8 @@ def claim(d):
         return "zero bubble" if d.schedule == "zb-h1" else "dualpipe"
     if d.port_s[1] and (d.stages > 1 or d.sync_every > 1):
         return "port"
+    if d.stages > 1 and (d.embedding_s[0] > d.head_s[0] or d.embedding_s[1] > d.head_s[1]):
+        return "first"
     if d.chunks > 1 and d.hop_s > d.blocks * min(d.forward_s, d.backward_s):
         return "hops"
     if d.chunks > 1 and d.hop_s * d.stages < d.embedding_s[1] * (d.stages - 1):
@@ -218,6 +221,19 @@ def test_whole_steps(kind, calibrated):
             error = (outputs[name][k] - value) / truth.seconds
             assert -EXACT <= error <= BOUNDS[regime] + EXACT, (kind, k, regime, name, error, design._replace(reduce=None))
     assert kind in ("zb-h1", "dualpipe") or regimes["exact"] >= 0.5 * count, regimes
+
+
+@pytest.mark.parametrize("kind", ["sharded", "hsdp"])
+@pytest.mark.parametrize("slowdown, comm_slowdown, low", [(0.1, 0.0, 0.06), (0.5, 0.0, 0.2), (0.3, 0.3, 0.2)])
+def test_contention_of_shards_is_within_its_bound(kind, slowdown, comm_slowdown, low):
+    """FSDP under contention is an approximation from below."""
+    count = 100
+    values = designs(SEED + 4, count, False, kind)
+    values |= {"overlap_slowdown": np.full(count, slowdown), "comm_slowdown": np.full(count, comm_slowdown)}
+    outputs, cases = evaluated(values, ("step_time_s",))
+    for k, case in enumerate(cases):
+        truth = step(case.design()).seconds
+        assert -low <= (outputs["step_time_s"][k] - truth) / truth <= EXACT
 
 
 @pytest.mark.parametrize("kind", ["plain", "experts", "context"])

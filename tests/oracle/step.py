@@ -228,7 +228,23 @@ def _sharded_end(d, moving):
         task = graph.task(d.embedding_s[1], "gpu")
         # the end of a backward pass waits for all of them (PyTorch's finalize_backward)
         task = send(d.root_across_s, "across", [send(d.root_scatter_s, "comm", [task])])
-    return max(graph.run(yielding([("comm", "port"), ("across", "port")]) if moving and any(d.port_s) else None))
+    return max(graph.run(_sharded_rates(d) if moving else None))
+
+
+def _sharded_rates(d):
+    """Gathers, scatters and all-reduces slow compute and are slowed by it; other traffic on the port goes first."""
+    comm = ("comm", "across")
+    wait = yielding([(name, "port") for name in comm]) if any(d.port_s) else None
+    if not d.slowdown and not d.comm_slowdown:
+        return wait
+
+    def rates(busy):
+        computing, moving = "gpu" in busy, any(name in busy for name in comm)
+        speed = [1 / (1 + d.slowdown) if name == "gpu" and moving else 1 / (1 + d.comm_slowdown) if name in comm and computing else 1.0
+                 for name in busy]
+        return [min(pair) for pair in zip(speed, wait(busy))] if wait else speed
+
+    return rates
 
 
 # -- DiLoCo ------------------------------------------------------------------------------------------------------------
