@@ -7,7 +7,7 @@ import shlex
 
 import numpy as np
 
-from . import blocks, palettes, selections, views
+from . import blocks, expressions, palettes, selections, views
 from ._kernels import quantities
 from .designs import LINK, Designs
 from .errors import SweepError
@@ -82,34 +82,58 @@ def typed(words):
 # -- a page without a server -----------------------------------------------------------------------------------------------
 
 
-def slice_of(ds, at=None, outputs=None, link_labels=29):
-    """The part of ``ds`` that goes into a page: at labels, with some outputs, and with an axis of ports."""
+def slice_of(ds, at=None, outputs=None, where="", link_labels=29):
+    """The part of ``ds`` that goes into a page: at labels, with some outputs, with ``where`` in its status, over ports."""
     names = list(outputs or views.drawable(ds))
     for name in names:
         selections.variable(ds, name, "columns")
-    designs = None
+    ds = selections.select(_over_ports(ds, at, names, link_labels)[[*names, *_status(ds)]], at)
+    size = sum(4 * array.size for array in ds.data_vars.values())
+    if size > LARGEST:
+        view = views.View.of(ds, {})
+        rest = sorted((dim for dim in ds.dims if dim not in (view.x, view.y)), key=lambda dim: -ds.sizes[dim])
+        shown = " ".join(f"--at {dim}={_short(ds[dim].values[0])}" for dim in rest[:3])
+        raise SweepError(f"the slice has {size / 1e6:.0f} MB of arrays, a page takes {LARGEST / 1e6:.0f}. Fix axes, such as {shown}, or name fewer --columns.")
+    return _narrowed(ds.load(), where) if where else ds.load()
+
+
+def common(ds, at=None):
+    """The words that all points of the slice share, as one types them; None where the store does not tell them."""
     try:
         designs = Designs(ds)
     except SweepError:
-        pass
-    if designs is not None and LINK not in ds.dims and LINK not in (at or {}) and link_labels > 1 and set(names) <= set(quantities.OUTPUTS):
-        low, high = PORTS_OF
-        steps = [float(f"{port:.4g}") for port in np.geomspace(low, high, link_labels)]
-        extra = [designs.port] if designs.port else []
-        ds = designs.over_ports(np.unique([*steps, *extra]), names)
-    ds = selections.select(ds[[*names, *_status(ds)]], at)
-    size = sum(4 * array.size for array in ds.data_vars.values())
-    if size > LARGEST:
-        longest = sorted(ds.dims, key=lambda dim: -ds.sizes[dim])
-        shown = " ".join(f"--at {dim}={_short(ds[dim].values[0])}" for dim in [d for d in longest if d not in (view_dims(ds))][:3])
-        raise SweepError(f"the slice has {size / 1e6:.0f} MB of arrays, a page takes {LARGEST / 1e6:.0f}. Fix axes, such as {shown}, or name fewer --columns.")
-    return ds.load()
+        return None
+    fixed = {name: label for name, label in (at or {}).items() if name in ds.dims and not isinstance(label, (list, tuple))}
+    picks = views.positions(ds, fixed)
+    ends = [designs.words({dim: index if dim in fixed else end for dim, index in picks.items()}) for end in (0, -1)]
+    free = {dim for dim in ds.dims if dim not in fixed} | {LINK}
+    return {name: value for name, value in ends[0].items() if name not in free and ends[1].get(name) == value}
 
 
-def view_dims(ds):
-    """The axes of the first view."""
-    view = views.View.of(ds, {})
-    return view.x, view.y
+def _over_ports(ds, at, names, link_labels):
+    """``ds``, with an axis of ports from the kernels where it has none and an output depends on it."""
+    if LINK in ds.dims or LINK in (at or {}) or link_labels < 2 or not set(names) <= set(quantities.OUTPUTS):
+        return ds
+    try:
+        designs = Designs(ds)
+    except SweepError:
+        return ds
+    if not any(LINK in array.dims for array in designs.over_ports(PORTS_OF, names).data_vars.values()):
+        return ds
+    steps = [float(f"{port:.4g}") for port in np.geomspace(*PORTS_OF, link_labels)]
+    return designs.over_ports(np.unique([*steps, *([designs.port] if designs.port else [])]), names)
+
+
+def _narrowed(ds, where):
+    """``ds`` with the points that a condition leaves out marked in its status."""
+    whole = blocks.Blocks(ds, whole=tuple(ds.dims))
+    block = next(iter(whole))
+    kept = np.asarray(block.evaluate(expressions.compile(where, whole.names, "where", whole.categories)), bool)
+    status = block["status"] if "status" in ds.data_vars else np.zeros((1,) * kept.ndim, "u1")
+    narrowed = np.where(block.full(kept), block.full(status), quantities.EXCLUDED).astype("u1")
+    words = list(quantities.REASONS) + ["excluded"]
+    about = {"long_name": "status", "flag_values": [*range(len(quantities.REASONS)), quantities.EXCLUDED], "flag_meanings": " ".join(words)}
+    return ds.assign(status=(whole.dims, narrowed, ds["status"].attrs if "status" in ds.data_vars else about))
 
 
 def arrays(ds):

@@ -1,10 +1,10 @@
 """``sweep explore``: a store in the browser, from a server on this machine alone, or as one file without any.
 
-The page is ours, some 600 lines beside this file in ``page/``, and the server is the standard library's.  Panel with HoloViews
-would be the usual choice.  It brings 25 packages and starts in seconds; its ``--static`` form needs a state saved for every
-position of every slider, or Python in the browser from a CDN; and what this page is for (contours at port speeds as in our maps,
-a step's timeline, a click that asks the kernels, an address that holds the view) would be our own code inside it all the same.
-Here one file serves both forms, without a dependency and without the network.
+The page is ours, a thousand lines beside this file in ``page/``, and the server is the standard library's.  Panel with
+HoloViews would be the usual choice.  It brings 25 packages and starts in seconds; its static form needs a state saved for
+every position of every slider, or Python in the browser from a CDN; and what this page is for (contours at port speeds as in
+our maps, a step's timeline, a click that asks the kernels, an address that holds the view) would be our own code inside it
+all the same.  Here one page serves both forms, without a dependency and without the network.
 
     /  the page     /slice  /point  /explanation  /timeline  /alternatives   plain JSON, all of the words of an address
 
@@ -38,8 +38,8 @@ FETCHES = {True: "'self'", False: "'none'"}  # what the page may connect to: its
 def explore(store, port=PORT, words=None, ready=None, browser=True):
     """Serve ``store`` on 127.0.0.1 until interrupted.
 
-    ``words`` are those of the first view's address; ``ready`` is called with the address once it answers.  Where ``port`` is
-    taken another is chosen.  Raises SweepError where the store or the view cannot be read.
+    ``words`` are those of the first view's address; ``ready`` is called with the address once it answers.  Where ``port``
+    is taken another is chosen.  Raises SweepError where the store or the view cannot be read.
     """
     server = Server(store, port)
     try:
@@ -54,16 +54,23 @@ def explore(store, port=PORT, words=None, ready=None, browser=True):
 
 
 def write_static(store, folder, at=None, words=None, outputs=None, link_labels=29):
-    """Write ``folder``/index.html: the same page with the arrays of a slice inside, for a server-less supplement; its path.
+    """Write ``folder``/index.html, the page with the arrays of a slice inside, as a paper's supplement; returns its path.
 
-    ``at``: labels of axes to be fixed, so that what is left fits.  Where the port is no axis, the kernels add one of
-    ``link_labels`` ports.  Raises SweepError where it does not fit.
+    ``at``: labels of axes to be fixed, so that what is left fits.  ``words``: those of the first view's address; a ``where``
+    among them is applied once and for all.  Where the port is no axis, the kernels add one of ``link_labels`` ports.  Raises
+    SweepError where it does not fit.
     """
-    ds = explorables.opened(store)
-    ds = explorables.slice_of(ds, at, outputs, link_labels)
-    view = views.View.of(ds, words or {})
+    words = dict(words or {})
+    where = words.pop("where", "")
+    whole = explorables.opened(store)
+    ds = explorables.slice_of(whole, at, outputs, where, link_labels)
+    view = views.View.of(ds, words)
     views.plane(ds, view)
     about = explorables.about(ds, view) | {"arrays": explorables.arrays(ds)}
+    shared = explorables.common(whole, at)
+    if shared is not None:
+        about["typed"] = explorables.typed(shared)
+    about["notes"] = [f"{name} {label}" for name, label in (at or {}).items()] + ([f"looked at: {where}"] if where else [])
     path = Path(folder) / "index.html"
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -118,28 +125,28 @@ class Explorer:
         }
 
     def point(self, words):
-        view, picks, link = self._picked(words)
+        picks, link = self._picked(words)
         if link is None:
             return {"outputs": explorables.outputs_at(self.ds, picks), "link": None, **self._typed(picks, link)}
-        names = [name for name in self.ds.data_vars]
+        names = list(self.ds.data_vars)
         return {"outputs": explorables.outputs_at(self.designs.slice(picks, names, link), {}), "link": link, **self._typed(picks, link)}
 
     def explanation(self, words):
         from . import explanations
 
-        _, picks, link = self._picked(words)
+        picks, link = self._picked(words)
         return explorables.worked(explanations.Explanation(self._asked().point(picks, link)).worksheet)
 
     def timeline(self, words):
         from . import timelines
 
-        _, picks, link = self._picked(words)
+        picks, link = self._picked(words)
         return timelines.timeline(self._asked().point(picks, link))._asdict()
 
     def alternatives(self, words):
         from . import alternatives
 
-        _, picks, link = self._picked(words)
+        picks, link = self._picked(words)
         return {"rows": alternatives.alternatives(self._asked().point(picks, link))}
 
     def _asked(self):
@@ -153,7 +160,7 @@ class Explorer:
         return {"typed": explorables.typed(self.designs.words(picks, link))}
 
     def _picked(self, words):
-        """The view, a position on every axis, the port between labels: ``pick`` is the row and column on the figure."""
+        """A position on every axis, and the port between labels: ``pick`` is the row and column on the figure."""
         view = self.view(words)
         plane = views.plane(self.ds, view, self.designs)
         try:
@@ -164,7 +171,7 @@ class Explorer:
         picks = {**plane.picks, plane.x.dim: column}
         if plane.y.dim:
             picks[plane.y.dim] = row
-        return view, picks, plane.link
+        return picks, plane.link
 
 
 class Server(ThreadingHTTPServer):

@@ -80,7 +80,7 @@ def plane(ds, view, designs=None):
     link = _port_between(ds, view, designs)
     at = {name: label for name, label in view.at.items() if name in ds.dims and not (name == LINK and link is not None)}
     picks = positions(ds, at)
-    x_dim, x_values = _side(ds, view.x, picks, (), "x")
+    x_dim, x_values = _side(ds, view.x, picks, (view.y,) if view.x not in ds.dims else (), "x")
     y_dim, y_values = _side(ds, view.y, picks, (x_dim,), "y") if view.y else ("", np.zeros(1))
     free = [dim for dim in (y_dim, x_dim) if dim]
     if LINK in free:

@@ -21,7 +21,10 @@ function tableOf(heads, rows, classes) {
 }
 
 function pointTable(point) {
-  return tableOf(["", ""], point.outputs.map((one) => [one.label, amount(one.value, one.unit)]));
+  const table = tableOf(["", ""], point.outputs.map((one) => [one.label, amount(one.value, one.unit)]));
+  table.classList.add("point");
+  table.querySelectorAll("tr").forEach((row, i) => row.setAttribute("title", point.outputs[i].name));
+  return table;
 }
 
 function timelineOf(time) {
@@ -71,7 +74,7 @@ function layoutsOf({ rows }) {
   const said = rows.some((row) => row.here) ? "This point is marked." : "This point itself cannot run.";
   return [
     tableOf(["layout", "step", "MFU", "asks Gb/s", "memory"], shown, classes),
-    made("p", `Same model, accelerators, global and micro-batch; the fastest first. ${said}${rows.some((row) => row.status === "memory") ? " Grey: does not fit the memory." : ""}`, { class: "hint" }),
+    made("p", `Same model, accelerators, global and micro-batch. What fits the memory first, the fastest first. ${said}${rows.some((row) => row.status === "memory") ? " Grey: does not fit." : ""}`, { class: "hint" }),
   ];
 }
 

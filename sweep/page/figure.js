@@ -168,18 +168,34 @@ function locate(nodes, pixels, flipped) {
   return out;
 }
 
+// The heights on a grid so fine that straight lines follow the bands, mixed between the labels just as the bands are.
+function refined(slice, paint, xs, ys) {
+  const z = Float32Array.from(slice.values, paint.height), fine = (nodes) => {
+    const parts = Math.max(1, Math.ceil(160 / Math.max(1, nodes.length - 1))), out = [];
+    for (let i = 0; i + 1 < nodes.length; i++) for (let k = 0; k < parts; k++) out.push([i, k / parts]);
+    return [...out, [nodes.length - 2, 1]];
+  };
+  const across = fine(xs.nodes), up = fine(ys.nodes), between = (nodes, [i, t]) => nodes[i] + (nodes[i + 1] - nodes[i]) * t;
+  const heights = up.map(([j, u]) => across.map(([i, t]) => {
+    const a = z[j * slice.nx + i], b = z[j * slice.nx + i + 1], c = z[(j + 1) * slice.nx + i], d = z[(j + 1) * slice.nx + i + 1];
+    return Number.isFinite(a + b + c + d) ? (a * (1 - t) + b * t) * (1 - u) + (c * (1 - t) + d * t) * u : NaN;
+  }));
+  return { x: across.map((place) => between(xs.nodes, place)), y: up.map((place) => between(ys.nodes, place)), heights };
+}
+
 // Lines of equal height, as segments [x1, y1, x2, y2] in fractions; nothing is made up next to a value that is not finite.
-function contour(slice, paint, xs, ys, level) {
-  const { nx, ny } = slice, segments = [], z = Float32Array.from(slice.values, paint.height);
-  for (let r = 0; r + 1 < ny; r++) for (let c = 0; c + 1 < nx; c++) {
-    const corners = [[c, r], [c + 1, r], [c + 1, r + 1], [c, r + 1]], hits = [];
-    const heights = corners.map(([i, j]) => z[j * nx + i]);
-    if (!heights.every(Number.isFinite)) continue;
+function contour({ x, y, heights }, level) {
+  const segments = [];
+  for (let r = 0; r + 1 < y.length; r++) for (let c = 0; c + 1 < x.length; c++) {
+    const z = [heights[r][c], heights[r][c + 1], heights[r + 1][c + 1], heights[r + 1][c]];
+    const above = (z[0] >= level) + (z[1] >= level) + (z[2] >= level) + (z[3] >= level);
+    if (above === 0 || above === 4 || z.some(Number.isNaN)) continue;
+    const corners = [[x[c], y[r]], [x[c + 1], y[r]], [x[c + 1], y[r + 1]], [x[c], y[r + 1]]], hits = [];
     for (let k = 0; k < 4; k++) {
-      const a = heights[k], b = heights[(k + 1) % 4];
+      const a = z[k], b = z[(k + 1) % 4], p = corners[k], q = corners[(k + 1) % 4];
       if ((a < level) === (b < level)) continue;
-      const t = (level - a) / (b - a), [i1, j1] = corners[k], [i2, j2] = corners[(k + 1) % 4];
-      hits.push(xs.nodes[i1] + (xs.nodes[i2] - xs.nodes[i1]) * t, ys.nodes[j1] + (ys.nodes[j2] - ys.nodes[j1]) * t);
+      const t = (level - a) / (b - a);
+      hits.push(p[0] + (q[0] - p[0]) * t, p[1] + (q[1] - p[1]) * t);
     }
     for (let k = 0; k + 3 < hits.length; k += 4) segments.push(hits.slice(k, k + 4));
   }
@@ -271,9 +287,9 @@ function drawCurve(svg, slice, xs, ys, X, Y, about) {
 }
 
 function drawContours(svg, slice, paint, xs, ys, X, Y) {
-  const labels = [];
+  const labels = [], grid = refined(slice, paint, xs, ys);
   paint.heights.forEach((level, k) => {
-    const segments = contour(slice, paint, xs, ys, level);
+    const segments = contour(grid, level);
     if (!segments.length) return;
     node("path", { d: segments.map(([a, b, c, d]) => `M${X(a).toFixed(1)} ${Y(b).toFixed(1)}L${X(c).toFixed(1)} ${Y(d).toFixed(1)}`).join(""), fill: "none", stroke: "#1a1a1a", "stroke-width": 0.8 }, svg);
     const free = ([a, b]) => Math.min(a, 1 - a, b, 1 - b) > 0.06 && labels.every(([p, q]) => Math.hypot(p - a, q - b) > 0.12);
@@ -307,13 +323,13 @@ function drawAxes(svg, slice, xs, ys, { X, Y, left, top, plotW, plotH, slanted, 
     node("text", { x: left - 8, y: y + 4, "text-anchor": "end" }, svg, shown);
   }
   const named = (side) => side.label + (side.unit && !["s", "byte"].includes(side.unit) ? ` (${side.unit})` : "");
-  fitted(svg, named(slice.x), { x: left + plotW / 2, y: top + plotH + (slanted ? 98 : 38), "text-anchor": "middle", "font-weight": 600 }, plotW + left);
+  fitted(svg, named(slice.x), { x: left + plotW / 2, y: top + plotH + (slanted ? 98 : 38), "text-anchor": "middle", "font-weight": 600 }, plotW + 2 * (width - left - plotW) - 6);
   fitted(svg, named(curve ? slice.color : slice.y), { transform: `translate(14 ${top + plotH / 2}) rotate(-90)`, "text-anchor": "middle", "font-weight": 600 }, plotH);
 }
 
 // A text made smaller where it would not fit.
 function fitted(svg, text, attributes, room) {
-  const size = Math.max(9, Math.min(12.5, room / (text.length * 0.56)));
+  const size = Math.max(8, Math.min(12.5, room / (text.length * 0.62)));
   node("text", { ...attributes, "font-size": size }, svg, text);
 }
 

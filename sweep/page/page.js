@@ -5,7 +5,7 @@ const source = about.arrays ? new Enclosed(about) : new Served(about);
 const $ = (id) => document.getElementById(id);
 const LINK = "link_gbps", STEPS = 48; // of the port's slider to a doubling
 const state = { x: "", y: "", color: "", where: "", allow: "", cells: false, at: {}, pick: null };
-let slice = null, figure = null, cursor = null, pending = null, opening = null, wanted = false;
+let slice = null, figure = null, cursor = null, pending = null, opening = null, wanted = false, drawn = 0;
 
 const axisOf = (name) => about.axes.find((axis) => axis.name === name);
 const dimOf = (name, side) => (axisOf(name) ? name : slice && slice[side] && slice[side].name === name ? slice[side].dim : null);
@@ -58,8 +58,9 @@ function buildControls() {
 // A slider (numbers) or a list (words) for every axis that is neither x nor y; the port moves freely where kernels answer.
 function buildSlices() {
   const taken = [dimOf(state.x, "x"), dimOf(state.y, "y")], place = $("slices"), kept = document.activeElement && document.activeElement.id;
-  const rows = about.axes.filter((axis) => !taken.includes(axis.name) && !(axis.name === LINK && about.live)).map(sliceOf);
-  $("port").replaceChildren(...(about.live && !taken.includes(LINK) ? portOf() : []));
+  const rows = about.axes.filter((axis) => !taken.includes(axis.name) && axis.name !== LINK).map(sliceOf);
+  const port = taken.includes(LINK) ? [] : about.live ? portOf() : axisOf(LINK) ? [sliceOf(axisOf(LINK))] : [];
+  $("port").replaceChildren(...port);
   place.replaceChildren(made("legend", "Slice"), ...rows);
   place.hidden = !rows.length;
   if (kept && $(kept)) $(kept).focus();
@@ -71,7 +72,7 @@ function sliceOf(axis) {
     const select = made("select", axis.values.map((value) => made("option", value, { value })), { id });
     select.value = axis.values[chosen];
     select.addEventListener("change", () => change(() => { state.at[axis.name] = select.value; }));
-    return made("label", [made("span", name), select], { class: "slice" });
+    return made("label", [made("span", name), select], { class: "slice", for: id });
   }
   const output = made("output", amount(axis.values[chosen], axis.unit));
   const range = made("input", null, { id, type: "range", min: 0, max: axis.values.length - 1, step: 1, value: chosen, "aria-valuetext": amount(axis.values[chosen], axis.unit) });
@@ -81,7 +82,7 @@ function sliceOf(axis) {
     range.setAttribute("aria-valuetext", output.textContent);
     change(() => { state.at[axis.name] = String(value); });
   });
-  return made("label", [made("span", [name, output]), range], { class: "slice" });
+  return made("label", [made("span", [name, output]), range], { class: "slice", for: id });
 }
 
 function positionOf(axis) {
@@ -110,7 +111,7 @@ function portOf() {
     tick.style.left = `${(100 * Math.log2(port / low)) / Math.log2(high / low)}%`;
     return tick;
   }), { class: "rungs", "aria-hidden": "true" });
-  return [made("label", [made("span", ["port, link gbps", output]), range], { class: "slice" }), rungs];
+  return [made("label", [made("span", ["port, link gbps", output]), range], { class: "slice", for: `at-${LINK}` }), rungs];
 }
 
 // -- drawing --------------------------------------------------------------------------------------------------------------
@@ -150,6 +151,7 @@ function complain(text) {
 function draw() {
   if (!slice) return;
   buildSlicesIfMoved();
+  drawn = $("figure").clientWidth;
   figure = drawFigure($("figure"), slice, about, state.cells);
   $("caption").textContent = captionOf();
   $("figure").setAttribute("aria-label", `${slice.color.label} over ${slice.x.label}${slice.y ? ` and ${slice.y.label}` : ""}`);
@@ -194,7 +196,9 @@ function phrase(column, row) {
 }
 
 function say(spot) {
-  $("reading").textContent = spot && spot[0] < slice.nx && spot[1] < slice.ny ? phrase(...spot) : "";
+  const known = spot && spot[0] < slice.nx && spot[1] < slice.ny;
+  const down = state.pick ? [" ", made("a", "opened up below", { href: "#details", class: "down" })] : [];
+  $("reading").replaceChildren(...(known ? [phrase(...spot), ...down] : []));
 }
 
 function move(spot) {
@@ -293,6 +297,15 @@ function csv() {
   return `${lines.join("\n")}\n`;
 }
 
+// A choice of x, y or colour; x and y change places rather than stand on one axis.
+function turn(key, value) {
+  const other = { x: "y", y: "x" }[key];
+  if (other && value && value === state[other]) state[other] = $(other).value = state[key] || "";
+  if (!state.x) state.x = $("x").value = about.axes.find((axis) => axis.name !== value)?.name ?? value;
+  state[key] = value;
+  cursor = null;
+}
+
 // -- at last --------------------------------------------------------------------------------------------------------------
 
 function begin() {
@@ -300,7 +313,8 @@ function begin() {
   read({ ...about.view, ...(Object.keys(said).length ? { ...Object.fromEntries(Object.keys(about.view).filter((key) => key.startsWith("at.") && !(key in said)).map((key) => [key, about.view[key]])), ...said } : {}) });
   $("subtitle").textContent = [`${about.points.toLocaleString("en-US")} points`, about.axes.map((axis) => `${axis.name.replaceAll("_", " ")} ${axis.values.length}`).join(" × "), ...about.notes].join(" · ");
   buildControls();
-  for (const key of ["x", "y", "color"]) $(key).addEventListener("change", () => change(() => { state[key] = $(key).value; cursor = null; }));
+  buildSlices();
+  for (const key of ["x", "y", "color"]) $(key).addEventListener("change", () => change(() => turn(key, $(key).value)));
   $("where").addEventListener("change", () => change(() => { state.where = $("where").value.trim(); }));
   $("memory").addEventListener("change", () => change(() => { state.allow = $("memory").checked ? "memory" : ""; }, true));
   $("cells").addEventListener("change", () => { state.cells = $("cells").checked; keep(); draw(); });
@@ -317,7 +331,7 @@ function begin() {
     setTimeout(() => { $("copy").textContent = "Copy address"; }, 2000);
   });
   let timer;
-  new ResizeObserver(() => { clearTimeout(timer); timer = setTimeout(draw, 120); }).observe($("show"));
+  new ResizeObserver(() => { clearTimeout(timer); timer = setTimeout(() => { if ($("figure").clientWidth !== drawn) draw(); }, 120); }).observe($("show"));
   refresh().then(() => { if (state.pick && slice && state.pick[0] < slice.nx && state.pick[1] < slice.ny) choose(state.pick, false); });
 }
 

@@ -58,7 +58,7 @@ class Enclosed {
 
   side(name, picks, taken, what) {
     const axis = this.about.axes.find((one) => one.name === name);
-    if (axis && name !== taken) return { ...axis, dim: name };
+    if (axis && (name !== taken || what === "x")) return { ...axis, dim: name };
     if (axis) throw new Failure(`x and y: both stand on ${name}; a map needs two axes.`);
     let best = null;
     for (const dim of this.array(name).dims) {
@@ -77,7 +77,7 @@ class Enclosed {
   }
 
   async slice(words) {
-    const picks = this.picks(words), x = this.side(words.x, picks, null, "x"), y = words.y ? this.side(words.y, picks, x.dim, "y") : null;
+    const picks = this.picks(words), x = this.side(words.x, picks, words.y, "x"), y = words.y ? this.side(words.y, picks, x.dim, "y") : null;
     const at = [picks, x.dim, y && y.dim], values = this.plane(words.color, ...at), counts = this.about.arrays.counts;
     const status = counts ? Uint8Array.from(this.plane("status", ...at)) : null, memory = words.allow === "memory";
     const code = Object.entries((called(this.about, "status").words) || {}).find(([, word]) => word === "memory");
