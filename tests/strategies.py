@@ -105,7 +105,7 @@ def _design(rng, kind, calibrated):
         m = 1
     row["shard_group"] = row["dp"] * row["cp"] if kind != "hsdp" else row["shard_group"]
     if kind == "contention":
-        row.update(overlap_slowdown=rng.random(), comm_slowdown=pick([0.0, rng.random()]))
+        row.update(overlap_slowdown=rng.random(), comm_slowdown=pick([0.0, rng.random()]), zero_stage=pick([0, 1] if row["pp"] > 1 else [0, 1, 2]))
     if kind == "rare":
         row.update(sync_every=pick([2, 10, 100]), sync_fragments=rng.randint(1, 8))
     gradient = row["grad_bytes"] * (12 * row["hidden"] ** 2 * blocks / row["tp"] + row["vocab"] * row["hidden"] / row["tp"])
