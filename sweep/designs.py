@@ -29,8 +29,8 @@ class Designs:
         content = selections.spec_of(ds)
         if not content.get("axes"):
             raise SweepError("the dataset carries no spec of a sweep, so the model cannot be asked here.")
-        if set(content["axes"]) != set(ds.dims):
-            raise SweepError("the store keeps the best over some axes only, so the model cannot be asked at its points.")
+        if not set(content["axes"]) <= set(ds.dims):
+            raise SweepError("the dataset lacks axes of its spec, so the model cannot be asked here.")
         self.ds = ds
         self.same_model = ds.attrs.get("model_sha256") == provenance.model_sha256()
         self.spec = provenance.thaw(ds.attrs, [(name, ds[name].values, _columns(ds, name)) for name in content["axes"]])
@@ -41,6 +41,23 @@ class Designs:
         """The port that all points share, None where it varies (Gb/s)."""
         entry = self.mesh.inputs.get(LINK)
         return float(entry.values) if entry is not None and not entry.dims else None
+
+    @property
+    def over(self):
+        """The axes that a reduction searched: a point of the store is a winner there."""
+        return tuple((self.spec.reduce or {}).get("over", ()))
+
+    def winner(self, picks, color):
+        """``picks`` with the winner's position on the axes searched, that of the quantity which ``color`` is of."""
+        bests = [name for name, _ in (self.spec.reduce or {}).get("best", ())]
+        name = next((best for best in bests if best in color), bests[0] if bests else None)
+        found = {}
+        for dim in self.over:
+            place = self.ds.get(f"best_{name}_{dim}")
+            found[dim] = -1 if place is None else int(place.isel({d: k for d, k in picks.items() if d in place.dims}).values)
+            if found[dim] < 0:
+                raise SweepError("no candidate wins here, so there is no design to open up.")
+        return {**picks, **found}
 
     def slice(self, picks, outputs, link=None):
         """``outputs`` on the axes not in ``picks`` (axis -> position), as a Dataset like the store's, at the port ``link`` (Gb/s)."""

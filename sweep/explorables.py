@@ -33,7 +33,7 @@ def about(ds, view, designs=None, why_not=""):
     notes = [why_not] if why_not else []
     if designs is not None and not designs.same_model:
         notes.append("The store was computed by another version of the model than the one that answers between its labels and at a click.")
-    axes = [{**_named(ds, dim), "values": ds[dim].values if dim in ds.coords else np.arange(ds.sizes[dim])} for dim in ds.dims]
+    axes = [{**_named(ds, dim), "values": ds[dim].values if dim in ds.coords else np.arange(ds.sizes[dim])} for dim in views.axes_of(ds)]
     return {
         "title": ds.attrs.get("title") or str(ds.encoding.get("source") or "A sweep"),
         "points": int(np.prod([float(n) for n in ds.sizes.values()])),
@@ -41,13 +41,14 @@ def about(ds, view, designs=None, why_not=""):
         "notes": notes,
         "axes": axes,
         "outputs": [{**_named(ds, name), "dims": list(ds[name].dims), "words": _words(ds, name)} for name in [*views.drawable(ds), *_status(ds)]],
-        "columns": [_named(ds, name) for name, coord in ds.coords.items() if coord.ndim == 1 and name not in ds.dims and coord.dtype.kind in "fiu"],
+        "columns": [_named(ds, name) for name, coord in ds.coords.items() if _is_column(ds, coord)],
         "names": sorted(blocks.Blocks(ds).names),
         "reasons": [word for word in quantities.REASONS[1:] if word not in (selections.spec_of(ds).get("allow") or ())],
         "allowed": list(selections.spec_of(ds).get("allow") or ()),
         "view": view.words(),
         "picks": views.positions(ds, {name: label for name, label in view.at.items() if name in ds.dims and name != LINK}),
         "live": designs is not None,
+        "moves": designs is not None and not designs.over,
         "port": designs.port if designs is not None else None,
         "span": PORTS_OF,
         "palette": {"bands": palettes.BANDS, "sets": palettes.SETS, "ports": palettes.PORTS, "ink": palettes.INK, "muted": palettes.MUTED},
@@ -143,7 +144,7 @@ def arrays(ds):
     for name in ds.data_vars:
         found[str(name)] = {"dims": list(ds[name].dims), "data": _packed(ds[name].values, "<f4")}
     for name, coord in ds.coords.items():
-        if coord.ndim == 1 and name not in ds.dims and coord.dtype.kind in "fiu":
+        if _is_column(ds, coord):
             found[str(name)] = {"dims": list(coord.dims), "data": _packed(coord.values, "<f4")}
     return {"variables": found, "counts": None if codes is None else [int(code) for code in codes]}
 
@@ -155,6 +156,11 @@ def _packed(values, dtype):
 def _named(ds, name):
     attrs = ds[name].attrs
     return {"name": str(name), "label": attrs.get("long_name") or str(name).replace("_", " "), "unit": "" if attrs.get("units") in (None, "1") else attrs["units"]}
+
+
+def _is_column(ds, coord):
+    """Whether a coordinate is numbers that move along an axis that is shown."""
+    return coord.ndim == 1 and coord.name not in ds.dims and coord.dtype.kind in "fiu" and coord.dims[0] in views.axes_of(ds)
 
 
 def _words(ds, name):

@@ -171,6 +171,8 @@ class Explorer:
         picks = {**plane.picks, plane.x.dim: column}
         if plane.y.dim:
             picks[plane.y.dim] = row
+        if self.designs is not None and self.designs.over:
+            picks = self.designs.winner(picks, view.color)
         return picks, plane.link
 
 

@@ -130,6 +130,11 @@ def positions(ds, at):
     return picks
 
 
+def axes_of(ds):
+    """The axes that some output stands on: a reduction's own are searched, and not looked along."""
+    return [dim for dim in ds.dims if any(dim in array.dims for array in ds.data_vars.values())]
+
+
 def drawable(ds):
     """Names that can be coloured, in the store's order."""
     return [str(name) for name in ds.data_vars if name != "status"]
@@ -145,13 +150,13 @@ def _port_between(ds, view, designs):
         port = np.nan
     if not 0 < port < np.inf:
         raise SweepError(f"at: {view.at[LINK]!r} is no port speed. Write a number of Gb/s above 0, such as 400.")
-    stored = ds[LINK].values.astype(float) if LINK in ds.dims else np.array([(designs and designs.port) or np.nan])
+    stored = ds[LINK].values.astype(float) if LINK in ds.dims else np.array([np.nan if designs is None else designs.port or np.nan])
     if np.isclose(stored, port, rtol=selections.CLOSE, atol=0).any():
         return None
-    if designs is None:
+    if designs is None or designs.over:
         if LINK in ds.dims:
             selections.positions(ds, LINK, port)  # names the nearest
-        raise SweepError("at: the port cannot be moved here, for the store does not tell its designs.")
+        raise SweepError("at: the port cannot be moved here: the store does not tell its designs, or keeps winners alone.")
     return port
 
 
@@ -179,7 +184,7 @@ def _side(ds, name, picks, taken, what):
         if line.dtype.kind == "f" and (np.all(np.diff(line) > 0) or np.all(np.diff(line) < 0)):
             found.append((dim, line))
     if not found:
-        raise SweepError(f"{what}: {name} is not monotone along any axis in this slice. Use an axis: {', '.join(map(str, ds.dims))}.")
+        raise SweepError(f"{what}: {name} is not monotone along any axis in this slice. Use an axis: {', '.join(map(str, axes_of(ds)))}.")
     return max(found, key=lambda pair: len(pair[1]))
 
 
@@ -189,7 +194,7 @@ def _values(values):
 
 def _first_color(ds):
     names = drawable(ds)
-    return "required_link_gbps" if "required_link_gbps" in names else names[0]
+    return next((name for name in ("required_link_gbps", "best_required_link_gbps") if name in names), names[0])
 
 
 def _first_axes(ds, color, at, x):
@@ -202,8 +207,9 @@ def _first_axes(ds, color, at, x):
             return HEADLINE
         except SweepError:
             pass
-    numeric = [dim for dim in ds.dims if dim in ds.coords and ds[dim].dtype.kind in "fiu"]
-    rest = [dim for dim in ds.dims if dim not in numeric]
+    shown = axes_of(ds)
+    numeric = [dim for dim in shown if dim in ds.coords and ds[dim].dtype.kind in "fiu"]
+    rest = [dim for dim in shown if dim not in numeric]
     dims = sorted(numeric, key=lambda dim: -min(ds.sizes[dim], SEVERAL)) + rest
     dims = [dim for dim in dims if dim in ds[color].dims] + [dim for dim in dims if dim not in ds[color].dims]
     dims = [dim for dim in dims if dim != x and ds.sizes[dim] > 1] or [dim for dim in dims if dim != x]

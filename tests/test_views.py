@@ -9,6 +9,7 @@ from explored import stored
 import sweep
 from sweep import alternatives, designs, explorables, explorer, views
 from sweep.errors import SweepError
+from sweep.spec import Spec
 
 
 @pytest.fixture(scope="module")
@@ -150,3 +151,27 @@ def test_a_store_without_its_spec_is_still_drawn(ds):
     with pytest.raises(SweepError, match="has no 333. The nearest are 200 and 400"):
         found.slice({"x": "tp", "y": "model", "color": "mfu", "at.link_gbps": "333"})
     assert '"live": false' in found.page()
+
+
+def test_winners_are_opened_up(tmp_path):
+    spec = Spec.from_dict({
+        "axes": {"model": ["llama-3-8b", "llama-3-70b"], "tp": [1, 2, 4, 8], "pp": [1, 2, 4], "link_gbps": [100, 200, 400]},
+        "fixed": {"accelerator": "h100", "gpus": 512, "global_batch": 1024},
+        "reduce": {"best": "step_time_s", "over": ["tp", "pp"]},
+    })  # fmt: skip
+    sweep.run(spec, str(tmp_path / "winners.zarr"))
+    found = explorer.Explorer(tmp_path / "winners.zarr")
+    about = explorables.about(found.ds, found.view({}), found.designs)
+    assert [axis["name"] for axis in about["axes"]] == ["model", "link_gbps"] and about["live"] and not about["moves"]
+    words = {"x": "link_gbps", "y": "model", "color": "best_step_time_s", "pick": "1,1"}
+    picks, link = found._picked(words)
+    point = found.designs.point(picks, link)
+    assert point.out["step_time_s"] == pytest.approx(float(found.ds.best_step_time_s.sel(model="llama-3-70b", link_gbps=200)), rel=1e-6)
+    assert f"tp={picks_of(found.ds, 'tp'):g}" in found.point(words)["typed"]
+    with pytest.raises(SweepError, match="has no 333. The nearest are 200 and 400"):
+        found.slice({"x": "model", "y": "", "color": "best_step_time_s", "at.link_gbps": "333"})
+
+
+def picks_of(ds, dim):
+    place = ds[f"best_step_time_s_{dim}"].sel(model="llama-3-70b", link_gbps=200)
+    return float(ds[dim][int(place)])

@@ -59,7 +59,7 @@ function buildControls() {
 function buildSlices() {
   const taken = [dimOf(state.x, "x"), dimOf(state.y, "y")], place = $("slices"), kept = document.activeElement && document.activeElement.id;
   const rows = about.axes.filter((axis) => !taken.includes(axis.name) && axis.name !== LINK).map(sliceOf);
-  const port = taken.includes(LINK) ? [] : about.live ? portOf() : axisOf(LINK) ? [sliceOf(axisOf(LINK))] : [];
+  const port = taken.includes(LINK) ? [] : about.moves ? portOf() : axisOf(LINK) ? [sliceOf(axisOf(LINK))] : [];
   $("port").replaceChildren(...port);
   place.replaceChildren(made("legend", "Slice"), ...rows);
   place.hidden = !rows.length;
