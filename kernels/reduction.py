@@ -15,8 +15,9 @@ from typing import NamedTuple
 
 from . import collectives as c
 from .ops import choose, is_concrete, maximum, minimum, positive, where
-from .overlap import Candidate, Cost, Curve, Term, buckets, compute_delay, contended, fsdp_ends, fsdp_kept_ends, plus
+from .overlap import Candidate, Cost, Curve, Term, buckets, compute_delay, contended, plus
 from .schedule import ONE_F_ONE_B, slack_s
+from .sharding import fsdp_ends, fsdp_kept_ends
 
 BUCKETS, SHARDED, RARE = 0, 1, 2
 

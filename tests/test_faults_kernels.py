@@ -56,7 +56,7 @@ FAULTS = {  # name: (module, text, fault, test that catches it)
                                    "(1.0 - both) / (1.0 + comm_slowdown), 0.0 * slowdown", forms.test_contention_is_exact),
     "fragments hide everything": ("overlap", "return maximum(period_s + comm_s / fragments, comm_s + period_s / fragments)",
                                   "return maximum(period_s, comm_s)", forms.test_diloco_is_exact),
-    "prefetch of any depth": ("overlap", "    depth = minimum(prefetch, blocks - 1)\n", "    depth = blocks - 1\n", forms.test_fsdp_is_exact),
+    "prefetch of any depth": ("sharding", "    depth = minimum(prefetch, blocks - 1)\n", "    depth = blocks - 1\n", forms.test_fsdp_is_exact),
     "one Newton step": ("overlap", "NEWTON_STEPS = 4", "NEWTON_STEPS = 1", laws.test_setting_the_link_to_the_answer_meets_the_tolerance),
     # collectives
     "2 (n-1)/n is 2": ("collectives", "2.0 * (n - 1) / n * nbytes / bytes_per_s\n\n\ndef ring_half_s", "2.0 * nbytes / bytes_per_s\n\n\ndef ring_half_s",

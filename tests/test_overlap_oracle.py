@@ -7,7 +7,7 @@ import pytest
 from oracle import network, pipeline, reduction, streams
 from oracle.engine import contention
 
-from kernels import collectives, overlap, schedule, traffic
+from kernels import collectives, overlap, schedule, sharding, traffic
 
 close = pytest.approx
 rng = random.Random
@@ -156,9 +156,9 @@ def test_fsdp_is_exact():
         gather, backward, scatter = r.uniform(0, 2), r.uniform(0.1, 2), r.uniform(0, 2)
         last = r.random() < 0.5
         end = reduction.fsdp_backward([gather] * blocks, [backward] * blocks, [scatter] * blocks, prefetch, not last)
-        agree(overlap.fsdp_backward_s(blocks, backward, gather, scatter, prefetch, last), end)
+        agree(sharding.fsdp_backward_s(blocks, backward, gather, scatter, prefetch, last), end)
         forward = reduction.fsdp_forward([gather] * blocks, [backward] * blocks, r.choice([None, 1, 2]))
-        agree(overlap.fsdp_forward_exposed_s(blocks, backward, gather), forward - blocks * backward)
+        agree(sharding.fsdp_forward_exposed_s(blocks, backward, gather), forward - blocks * backward)
 
 
 def test_fsdp_with_two_streams_stays_close():

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from kernels import collectives, overlap, quantities, schedule
+from kernels import collectives, overlap, quantities, schedule, sharding
 from kernels.model import Inputs, evaluate
 
 CASES = {case["id"]: case for case in json.loads((Path(__file__).parent / "data" / "worked_cases.json").read_text())["cases"]}
@@ -219,10 +219,10 @@ def test_busbw_factors():
 
 def test_prefetch_depth_one_hides_gathers():
     """dt31-prefetch: gathers of 2 ms under compute of 8 ms hide with one layer of prefetch: only the first is exposed."""
-    forward = overlap.fsdp_forward_exposed_s(24, 0.008, 0.002)
-    backward = overlap.fsdp_backward_s(24, 0.016, 0.002, 0.0, prefetch=1)
+    forward = sharding.fsdp_forward_exposed_s(24, 0.008, 0.002)
+    backward = sharding.fsdp_backward_s(24, 0.016, 0.002, 0.0, prefetch=1)
     assert forward == pytest.approx(0.002) and backward == pytest.approx(24 * 0.016)
-    assert overlap.fsdp_backward_s(24, 0.016, 0.002, 0.0, prefetch=0) > backward
+    assert sharding.fsdp_backward_s(24, 0.016, 0.002, 0.0, prefetch=0) > backward
     assert CASES["dt31-prefetch"]["published_answer"]["value"] == 1
 
 
