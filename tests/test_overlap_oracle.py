@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 from oracle import network, pipeline, reduction, streams
-from oracle.engine import contention
+from oracle.engine import Graph, shared_link, yielding
 
 from kernels import collectives, overlap, schedule, sharding, traffic
 
@@ -298,8 +298,6 @@ def test_collectives_phase_by_phase():
 
 def test_traffic_that_goes_first_on_the_port_adds_nothing():
     """Other traffic on the reduction's port, if it goes first: exposed counts as if neither its time nor the stream's wait existed."""
-    from oracle.engine import Graph, yielding
-
     for r in draw(18):
         count, other = r.randint(1, 8), r.uniform(0, 2)
         slices = [(r.uniform(0.1, 2), (r.uniform(0.1, 2), 0.0)) for _ in range(count)]
@@ -309,4 +307,20 @@ def test_traffic_that_goes_first_on_the_port_adds_nothing():
         end = max(graph.run(yielding([(("comm", 0), ("port", 0))])))
         alone = reduction.reduction(slices, lambda size, _: size)
         agree(end, max(alone.comm, alone.compute) + count * other)
-    assert contention(0, 0)(("compute", "comm")) == [1.0, 1.0]
+
+
+def test_a_fairly_shared_port_is_later_by_half_at_most():
+    """If the port is shared fairly instead, a backward pass of equal blocks ends later, by at most half: compute, traffic and service alike."""
+    ratios = []
+    for r in [*draw(20, 600), None]:
+        blocks = r.randint(1, 12) if r else 200
+        backward, other, service = (r.uniform(0.1, 2), r.uniform(0, 2), r.uniform(0.05, 3)) if r else (1.0, 1.0, 1.0)
+        slices = [part for _ in range(blocks) for part in ((backward, (1.0, 0.0)), (other, "port"))]
+        ends = []
+        for rates in (yielding([(("comm", 0), ("port", 0))]), shared_link([("comm", 0), ("port", 0)])):
+            graph = Graph()
+            reduction.add_reduction(graph, slices, lambda *_, c=service: c, ("gpu", 0), ("comm", 0))
+            ends.append(max(graph.run(rates)))
+        ratios.append(ends[1] / ends[0])
+    assert 1 - 1e-12 <= min(ratios) and max(ratios) <= 1.5
+    assert ratios[-1] > 1.49
