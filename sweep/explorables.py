@@ -7,7 +7,7 @@ import shlex
 
 import numpy as np
 
-from . import blocks, expressions, palettes, selections, views
+from . import blocks, expressions, marks, palettes, selections, views
 from ._kernels import quantities
 from .designs import LINK, Designs
 from .errors import SweepError
@@ -18,13 +18,15 @@ PORTS_OF = (25, 3200)  # Gb/s: the ends of the port's slider
 
 
 def opened(store):
-    """A Dataset of a path, a name or an open store."""
+    """A Dataset of a path, a name or an open store; its labels and columns are read, its outputs are not."""
     if not hasattr(store, "variables"):
         from .store import open_store
 
         store = open_store(store)
     if not views.drawable(store):
         raise SweepError("the store has no output to draw.")
+    for name in store.coords:
+        store[name].load()
     return store
 
 
@@ -51,6 +53,7 @@ def about(ds, view, designs=None, why_not=""):
         "moves": designs is not None and not designs.over,
         "port": designs.port if designs is not None else None,
         "span": PORTS_OF,
+        "marks": _marks(ds),
         "palette": {"bands": palettes.BANDS, "sets": palettes.SETS, "ports": palettes.PORTS, "ink": palettes.INK, "muted": palettes.MUTED},
     }
 
@@ -156,6 +159,14 @@ def _packed(values, dtype):
 def _named(ds, name):
     attrs = ds[name].attrs
     return {"name": str(name), "label": attrs.get("long_name") or str(name).replace("_", " "), "unit": "" if attrs.get("units") in (None, "1") else attrs["units"]}
+
+
+def _marks(ds):
+    """The generations, for the headline map where the store has it."""
+    if not set(marks.HEADLINE) <= set(ds.variables):
+        return None
+    found = [mark._asdict() for mark in marks.generations()]
+    return {"x": marks.HEADLINE[0], "y": marks.HEADLINE[1], "points": found, "note": f"{marks.GENERATIONS_NOTE}filled with the port they ship with"}
 
 
 def _is_column(ds, coord):

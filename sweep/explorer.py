@@ -8,8 +8,8 @@ all the same.  Here one page serves both forms, without a dependency and without
 
     /  the page     /slice  /point  /explanation  /timeline  /alternatives   plain JSON, all of the words of an address
 
-It answers to the names of this machine alone (a page elsewhere cannot point its own name at it), to GET alone, and reads
-nothing but the store.
+It answers to the names of this machine alone (a page elsewhere cannot point its own name at it), to questions of its own
+page alone, to GET alone, and reads nothing but the store.
 """
 
 import base64
@@ -196,6 +196,7 @@ class Handler(BaseHTTPRequestHandler):
     QUESTIONS = ("slice", "point", "explanation", "timeline", "alternatives")
     protocol_version = "HTTP/1.1"
     server_version, sys_version = "sweep", ""
+    disable_nagle_algorithm, wbufsize = True, -1  # an answer leaves whole and at once, not 40 ms later
 
     def do_GET(self):
         name, _, port = self.headers.get("Host", "").rpartition(":")
@@ -203,6 +204,8 @@ class Handler(BaseHTTPRequestHandler):
             return self._say(403, {"error": "this server answers to 127.0.0.1 and localhost alone."})
         url = urlsplit(self.path)
         question = url.path.strip("/")
+        if question and self.headers.get("Sec-Fetch-Site", "none") not in ("same-origin", "none"):
+            return self._say(403, {"error": "this server answers to its own page alone."})
         try:
             if not question:
                 return self._send(200, self.server.explorer.page().encode(), "text/html; charset=utf-8")

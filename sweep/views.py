@@ -14,8 +14,8 @@ from ._kernels import quantities
 from .blocks import Blocks
 from .designs import LINK
 from .errors import SweepError, did_you_mean
+from .marks import HEADLINE
 
-HEADLINE = ("tokens_per_domain", "achieved_tflops")  # x and y of the headline map, where a store has them
 FAVOURITES = {"model": "llama-3-70b", "accelerator": "h100", "tp": 8, LINK: 400, "seq_len": 8192, "micro_batch": 1}
 SEVERAL = 8  # labels that make an axis worth a map
 

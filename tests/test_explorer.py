@@ -47,10 +47,10 @@ def server(path):
     thread.join()
 
 
-def get(server, path, host=None, method="GET"):
+def get(server, path, host=None, method="GET", **headers):
     """Status, headers and body of one request."""
     connection = http.client.HTTPConnection(*server.server_address[:2], timeout=60)
-    connection.request(method, path, headers={} if host is None else {"Host": host})
+    connection.request(method, path, headers=headers if host is None else {"Host": host, **headers})
     answer = connection.getresponse()
     found = answer.status, dict(answer.getheaders()), answer.read().decode()
     connection.close()
@@ -95,6 +95,12 @@ def test_what_cannot_be_seen_is_one_line(server, words, said):
 def test_no_path_is_a_file(server, address):
     status, _, body = get(server, address)
     assert status == 404 and set(json.loads(body)) == {"error"}
+
+
+def test_only_its_own_page_may_ask(server):
+    assert get(server, "/slice", **{"Sec-Fetch-Site": "same-origin"})[0] == 200
+    assert get(server, "/slice", **{"Sec-Fetch-Site": "same-site"})[0] == get(server, "/slice", **{"Sec-Fetch-Site": "cross-site"})[0] == 403
+    assert get(server, "/?x=tp", **{"Sec-Fetch-Site": "cross-site"})[0] == 200  # an address that someone sent
 
 
 def test_only_get_is_answered(server):
@@ -176,6 +182,7 @@ def page(browser):
     page, wrong = browser.new_page(), []
     page.set_default_timeout(30000)
     page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on("console", lambda line: wrong.append(line.text) if "Content Security" in line.text else None)
     page.on("request", lambda request: None if re.match(r"(http://127\.0\.0\.1:|file:|blob:|data:)", request.url) else wrong.append(request.url))
     yield page
     page.close()
@@ -232,6 +239,12 @@ def test_drag_the_port(page, server):
     port, after = page.evaluate("[slice.link, [...slice.values]]")
     assert 50 < port < 300 and f"at.link_gbps={port:g}" in page.url
     assert sum(after[:2]) > sum(before[:2])
+    page.select_option("#color", "required_link_gbps")
+    settled(page)
+    page.focus("#at-link_gbps")
+    page.keyboard.press("ArrowRight")
+    settled(page)
+    assert "The port does not move this quantity" in page.inner_text("#caption")
     fresh = asked(server, "slice", x="tp", y="micro_batch", color="exposed_fraction", **{"at.link_gbps": repr(port)})[1]
     np.testing.assert_array_equal(np.float32(after), np.frombuffer(base64.b64decode(fresh["values"]), "<f4"))
 
@@ -335,3 +348,24 @@ def test_static_page_works_from_a_file(page, path, tmp_path, ds):
     page.select_option("#x", "tokens_per_domain")
     settled(page)
     assert page.is_hidden("#error")
+
+
+# -- the command line --------------------------------------------------------------------------------------------------------
+
+
+def test_verb(path, tmp_path, capsys, monkeypatch):
+    from sweep import cli
+
+    def run(*words):
+        with pytest.raises(SystemExit) as ended:
+            cli.main(["explore", *map(str, words)])
+        said = capsys.readouterr()
+        return ended.value.code or 0, said.out, said.err
+
+    code, out, _ = run(path, "--static", tmp_path, "--at", "model=llama-3-8b", "--columns", "mfu, bottleneck", "--x", "tp")
+    assert code == 0 and out.strip() == str(tmp_path / "index.html") and Path(out.strip()).is_file()
+    code, _, err = run(path, "--static", tmp_path, "--at", "model=llama-3-9b")
+    assert code == 2 and "has no 'llama-3-9b'" in err and err.count("\n") == 1
+    monkeypatch.setattr(explorer.Server, "serve_forever", lambda server: (_ for _ in ()).throw(KeyboardInterrupt))
+    code, _, err = run(path, "--no-browser", "--x", "tp", "--at", "model=llama-3-8b", "--port", 8477)
+    assert code == 0 and "http://127.0.0.1:" in err and "at.model=llama-3-8b" in err and "stopped." in err

@@ -224,8 +224,9 @@ function drawFigure(place, slice, about, cells) {
   else {
     const field = raster(slice, paint, xs, ys, plotW, plotH, asCells);
     node("image", { href: field, x: left, y: top, width: plotW, height: plotH, preserveAspectRatio: "none" }, svg);
-    if (!asCells && !paint.words) drawContours(svg, slice, paint, xs, ys, X, Y);
+    if (!asCells && !paint.words) drawContours(svg, slice, paint, xs, ys, X, Y, hasMarks(slice, about) ? about.marks.points.map((mark) => [xs.at(mark.x), ys.at(mark.y)]) : []);
   }
+  if (!curve && hasMarks(slice, about)) drawMarks(svg, about.marks.points, paint, xs, ys, { X, Y, left, plotW, top, plotH });
   drawAxes(svg, slice, xs, ys, { X, Y, left, top, plotW, plotH, slanted, curve, ink, muted, width });
   if (!curve) drawLegend(svg, slice, paint, { left, y: top + plotH + below, plotW, ink, muted, narrow });
   const marks = node("g", { fill: "none", "pointer-events": "none", class: "marks" }, svg);
@@ -286,8 +287,8 @@ function drawCurve(svg, slice, xs, ys, X, Y, about) {
   }
 }
 
-function drawContours(svg, slice, paint, xs, ys, X, Y) {
-  const labels = [], grid = refined(slice, paint, xs, ys);
+function drawContours(svg, slice, paint, xs, ys, X, Y, others) {
+  const labels = [...others], grid = refined(slice, paint, xs, ys);
   paint.heights.forEach((level, k) => {
     const segments = contour(grid, level);
     if (!segments.length) return;
@@ -298,6 +299,32 @@ function drawContours(svg, slice, paint, xs, ys, X, Y) {
     labels.push(open);
     node("text", { x: X(open[0]), y: Y(open[1]) + 4, "text-anchor": "middle", "font-size": 11, "font-weight": 600, stroke: "#ffffff", "stroke-width": 3, "paint-order": "stroke", "stroke-linejoin": "round" }, svg, tickText(paint.levels[k], slice.color.unit));
   });
+}
+
+// The generations stand on the map of ports over tokens and FLOP/s, filled like the port they ship with.
+const hasMarks = (slice, about) => about.marks && slice.y && slice.x.name === about.marks.x && slice.y.name === about.marks.y && slice.color.unit === "Gb/s";
+
+function drawMarks(svg, points, paint, xs, ys, { X, Y, left, plotW, top, plotH }) {
+  const groups = [], taken = [];
+  for (const { label, x, y, port } of points) {
+    const [fx, fy] = [xs.at(x), ys.at(y)];
+    if (!(fx >= 0 && fx <= 1 && fy >= 0 && fy <= 1)) continue;
+    const text = port === null || plotW < 380 ? label : `${label} (${port})`, near = groups.find((g) => Math.hypot(g.x - X(fx), g.y - Y(fy)) < 5);
+    if (near) near.text += `, ${text}`;
+    else groups.push({ x: X(fx), y: Y(fy), text, fill: port === null ? "#ffffff" : `rgb(${paint.bands[paint.band(paint.height(port * (1 - 1e-9)))]})` });
+  }
+  for (const g of groups) taken.push([g.x - 7, g.y - 7, g.x + 7, g.y + 7]);
+  for (const { x, y, text, fill } of groups) {
+    node("circle", { cx: x, cy: y, r: 6.5, fill: "#ffffff", stroke: "#1a1a1a", "stroke-width": 0.9 }, svg);
+    node("circle", { cx: x, cy: y, r: 4.4, fill }, svg);
+    const wide = 6.1 * text.length, spots = [[10, 4, "start"], [-10, 4, "end"], [0, -11, "middle"], [0, 19, "middle"], [6, -11, "end"], [6, 19, "end"]];
+    const boxed = ([dx, dy, anchor]) => { const x0 = x + dx - (anchor === "end" ? wide : anchor === "middle" ? wide / 2 : 0); return [x0, y + dy - 11, x0 + wide, y + dy + 3]; };
+    const free = (box) => box[0] > left && box[2] < left + plotW && box[1] > top && box[3] < top + plotH && taken.every((t) => box[2] < t[0] || box[0] > t[2] || box[3] < t[1] || box[1] > t[3]);
+    const spot = spots.find((one) => free(boxed(one)));
+    if (!spot) continue;
+    taken.push(boxed(spot));
+    node("text", { x: x + spot[0], y: y + spot[1], "text-anchor": spot[2], "font-size": 11, stroke: "#ffffff", "stroke-width": 3, "paint-order": "stroke", "stroke-linejoin": "round" }, svg, text);
+  }
 }
 
 const tickText = (level, unit) => (unit === "s" || unit === "byte" ? amount(level, unit) : rung(level, unit));

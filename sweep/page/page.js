@@ -5,7 +5,7 @@ const source = about.arrays ? new Enclosed(about) : new Served(about);
 const $ = (id) => document.getElementById(id);
 const LINK = "link_gbps", STEPS = 48; // of the port's slider to a doubling
 const state = { x: "", y: "", color: "", where: "", allow: "", cells: false, at: {}, pick: null };
-let slice = null, figure = null, cursor = null, pending = null, opening = null, wanted = false, drawn = 0;
+let slice = null, figure = null, cursor = null, pending = null, opening = null, wanted = false, drawn = 0, before = null, unmoved = false;
 
 const axisOf = (name) => about.axes.find((axis) => axis.name === name);
 const dimOf = (name, side) => (axisOf(name) ? name : slice && slice[side] && slice[side].name === name ? slice[side].dim : null);
@@ -130,7 +130,9 @@ async function refresh() {
   pending = words(false);
   $("figure").classList.add("waiting");
   try {
-    slice = await source.slice(pending);
+    const next = await source.slice(pending);
+    unmoved = slice !== null && before !== null && onlyPort(before, pending) && next.values.every((value, i) => Object.is(value, slice.values[i]));
+    [slice, before] = [next, pending];
     complain("");
     draw();
   } catch (problem) {
@@ -141,6 +143,12 @@ async function refresh() {
     $("figure").classList.remove("waiting");
   }
   if (wanted) refresh();
+}
+
+// Whether two questions differ in the port and in nothing else.
+function onlyPort(one, other) {
+  const rest = (words) => JSON.stringify(Object.entries(words).filter(([key]) => key !== `at.${LINK}`).sort());
+  return rest(one) === rest(other) && one[`at.${LINK}`] !== other[`at.${LINK}`];
 }
 
 function complain(text) {
@@ -179,8 +187,10 @@ function slicePhrases() {
 function captionOf() {
   const out = slice.counted.reduce((sum, one) => sum + !one, 0), total = slice.counted.length, parts = slicePhrases();
   let text = parts.length ? `At ${parts.join(", ")}. ` : "";
+  if (hasMarks(slice, about)) text += `Points: ${about.marks.note}; lighter than the ground around is short of port. `;
   if (state.where) text += `Looked at: ${state.where}. `;
   if (out) text += `Hatched: ${out.toLocaleString("en-US")} of ${total.toLocaleString("en-US")} points that cannot run, do not fit or were left out. `;
+  if (unmoved) text += "The port does not move this quantity. ";
   if (slice.seconds !== null) text += `${slice.link === null ? "Read from the store" : "Computed by the kernels"} in ${digits(Math.max(1, Math.round(1e3 * slice.seconds)))} ms.`;
   return text;
 }
