@@ -18,6 +18,8 @@ from .coefficients import ATTENTION, CASTS, EXPOSED, NETWORKS, OVERLAPPING, STAC
 from .errors import SweepError
 
 LOSS_SCALE = 0.03  # residuals above 3 % count less and less
+STEP = 1e-3  # of a logarithm, in derivatives
+POOLED = 60  # rows of one source in a pooled fit
 PRIOR = 0.03  # a prior one spread away costs as much as a row of average weight 3 % off
 
 
@@ -75,22 +77,29 @@ def _least_squares(name, rows, table, chunks):
         for table_ in (ATTENTION, CASTS)
     )
 
-    def predict(logs):
-        columns = dict(given)
-        for c, value in zip(table, np.exp(logs)):
-            columns[c.quantity] = (
-                value * share
-                if c.quantity == "attention_efficiency"
-                else value + casts
-                if c.quantity == "memory_bytes_factor"
-                else np.full(len(rows), value)
-            )
-        return predictions.predict_inputs(predictions.model.Inputs(**columns))
+    many = {copies: {k: np.tile(v, copies) for k, v in given.items()} for copies in (1, len(table) + 1)}
+
+    def predict(points):
+        """Seconds of every row at each of ``points`` (rows of logarithms of the coefficients), all in one call."""
+        columns = dict(many[len(points)])
+        for c, logs in zip(table, points.T):
+            value = np.exp(logs)[:, None]
+            if c.quantity == "attention_efficiency":
+                value = value * share
+            elif c.quantity == "memory_bytes_factor":
+                value = value + casts
+            columns[c.quantity] = np.broadcast_to(value, (len(points), len(rows))).ravel()
+        return predictions.predict_inputs(predictions.model.Inputs(**columns)).reshape(len(points), len(rows))
 
     def residuals(logs):
-        with np.errstate(divide="ignore", invalid="ignore"):
-            rows_ = weight * np.log(predict(logs) / measured)
-        return np.concatenate((rows_, PRIOR * (logs - np.log(start)) / spread))
+        return np.concatenate(
+            (weight * np.log(predict(logs[None])[0] / measured), PRIOR * (logs - np.log(start)) / spread)
+        )
+
+    def jacobian(logs):
+        step = np.where(logs + STEP > bounds[1], -STEP, STEP)
+        seconds = np.log(predict(np.vstack((logs, logs + np.diag(step)))))
+        return np.vstack((((seconds[1:] - seconds[0]) / step[:, None] * weight).T, np.diag(PRIOR / spread)))
 
     def loss(z):  # soft L1 on rows, plain squares on the priors
         rho = np.empty((3, z.size))
@@ -100,14 +109,12 @@ def _least_squares(name, rows, table, chunks):
         return rho
 
     bounds = (np.log([c.low for c in table]) - 1e-9, np.log([c.high for c in table]) + 1e-9)
-    found = least_squares(
-        residuals, np.log(start), bounds=bounds, loss=loss, f_scale=LOSS_SCALE, diff_step=1e-4, max_nfev=40
-    )
+    found = least_squares(residuals, np.log(start), jacobian, bounds=bounds, loss=loss, f_scale=LOSS_SCALE, max_nfev=60)
     curvature = found.jac.T @ found.jac
     covariance = np.linalg.pinv(curvature)
     deviation = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
     values = {c.quantity: _round(v) for c, v in zip(table, np.exp(found.x))}
-    return found.cost, values, covariance / np.outer(deviation, deviation), predict(found.x) / measured - 1
+    return found.cost, values, covariance / np.outer(deviation, deviation), predict(found.x[None])[0] / measured - 1
 
 
 def _round(value):
@@ -160,9 +167,10 @@ def leave_one_source_out(everything):
     """Run id -> predicted seconds of each source from a stack fitted on the other sources of its generation and kind.
 
     The pooled stack has the coefficients of the source's own stack (bounds, starts) and rows of every other source that is dense or
-    MoE as it is: what one would get for a framework nobody has published runs of.  Fit rows only, on both sides.
+    MoE as it is: what one would get for a framework nobody has published runs of.  Fit rows only, on both sides, and of each source
+    at most ``POOLED`` of them, evenly taken.
     """
-    rows = [run for run in runs.usable(everything) if run.split == "fit"]
+    rows = _thinned([run for run in runs.usable(everything) if run.split == "fit"])
     predicted = {}
     for source in sorted({run.source for run in rows}):
         held = [run for run in rows if run.source == source]
@@ -181,6 +189,14 @@ def leave_one_source_out(everything):
             mine = [run._replace(stack="pooled") for run in mine]
             predicted |= dict(zip([run.id for run in mine], predictions.predict(mine, {("stack", "pooled"): numbers})))
     return predicted
+
+
+def _thinned(rows):
+    """At most ``POOLED`` rows of each source, evenly taken."""
+    sources = {}
+    for run in rows:
+        sources.setdefault(run.source, []).append(run)
+    return [run for members in sources.values() for run in members[:: math.ceil(len(members) / POOLED)]]
 
 
 # -- fabrics ------------------------------------------------------------------------------------------------------------------

@@ -29,33 +29,34 @@ def _stack(attention, bytes_factor, host, logits, *more, kappa=0.25, host_high=8
         Coefficient("host_time_ms", host, 0.05, host_high, 1.0),  # eager Python: a few ms a block
         Coefficient("host_micro_batch_ms", 1.0, 0.05, 6.0, 1.0),
         Coefficient("logit_bytes", logits, 8.0, 70.0, 0.7),  # a fused loss 8, eager fp32 loss about 60
-        Coefficient(
-            "overlap_slowdown", kappa, 0.02, 0.7, 0.7
-        ),  # measured: 19 % on average, 80 -> 47 % of peak at worst
+        # contention, measured apart: 19 % on average, 80 -> 47 % of peak at worst; a stack that overlaps nothing cannot tell
+        *([Coefficient("overlap_slowdown", kappa, 0.02, 0.7, 0.7)] if kappa else []),
         *more,
     )
 
 
-_SYNCHRONOUS = Coefficient(
-    "gemm_half_flop", 8e10, 4e10, 4e11, 0.7
-)  # synchronous launches add their latency to every kernel
-_RANK_WAIT = Coefficient(
-    "scaleup_latency_us", 2.0, 1.0, 6.0, 0.7
-)  # a collective of a step waits for its slowest rank and its launch
+_SYNCHRONOUS = Coefficient("gemm_half_flop", 8e10, 4e10, 4e11, 0.7)  # synchronous launches: latency in every kernel
+_LAUNCH = Coefficient("gemm_half_flop", 3.6e10, 1e10, 1e11, 0.7)  # gaps between kernels, more of them in eager code
+# a collective inside a step waits for its launch and for the slowest rank, which nccl-tests' loop does not
+_RANK_WAIT = Coefficient("scaleup_latency_us", 2.0, 1.0, 6.0, 0.7)
 EXPOSED = (1, 2, 4, 8)
 """Values of tp_overlap_chunks tried for a stack that overlaps tensor parallelism: 1/k of each collective stays exposed."""
 
 STACKS = {
-    "megatron-2020": ("Megatron-LM of 2020 (fp16, unfused attention)", _stack(0.15, 2.5, 2.0, 40)),
+    "megatron-2020": ("Megatron-LM of 2020 (fp16, unfused attention)", _stack(0.15, 2.5, 2.0, 40, kappa=0)),
     "megatron-2021": (
-        "Megatron-LM 2021-22: unfused attention, eager, nothing overlapped",
-        _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT),
+        "Megatron-LM 2021-22 on many nodes: unfused attention, eager, nothing overlapped",
+        _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT, _LAUNCH, kappa=0),
+    ),
+    "megatron-eager": (
+        "Megatron-LM on one node, small models: bound by the host",
+        _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT, _LAUNCH, kappa=0),
     ),
     "megatron-deepspeed": (
         "Megatron-DeepSpeed 2022 (BLOOM), synchronous launches in places",
-        _stack(0.3, 3.5, 3.0, 40, _SYNCHRONOUS),
+        _stack(0.3, 3.5, 3.0, 40, _SYNCHRONOUS, kappa=0),
     ),
-    "megatron-deepspeed-v100": ("Megatron-DeepSpeed 2021 on V100", _stack(0.3, 3.0, 2.0, 40)),
+    "megatron-deepspeed-v100": ("Megatron-DeepSpeed 2021 on V100", _stack(0.3, 3.0, 2.0, 40, kappa=0)),
     "llm-foundry-ampere": ("llm-foundry 2023, PyTorch FSDP, Triton attention on A100", _stack(0.5, 3.0, 1.0, 35)),
     "llm-foundry-hopper": (
         "llm-foundry 2023, PyTorch FSDP, attention kernels not yet made for H100",

@@ -51,7 +51,7 @@ def _vtrain(row, draft):
         draft.fabric = "vtrain"
     else:
         # "configs say checkpointing on", but computing every block again would ask for 235 TFLOP/s of an A100, 75 % of peak
-        draft.fabric = "dgx-a100"
+        draft.stack, draft.fabric = "megatron-eager", "dgx-a100"
         draft.set(recompute="none")
     draft.assumed.append("recompute")
 
@@ -188,7 +188,8 @@ def _domains_met(draft):
     others = draft.inputs.get("ep", 1) / domain - 1
     if others <= 0 or not draft.inputs.get("top_k"):
         return 0
-    return others * (1 - (1 - 1 / (others + 1)) ** draft.inputs["top_k"])
+    met = others * (1 - (1 - 1 / (others + 1)) ** draft.inputs["top_k"])
+    return min(met, 3.0) if draft.inputs.get("kv_lora_rank") else met  # DeepSeek-V3 and its kin route a token to four nodes at most
 
 
 def _mcore_r08(row, draft):
