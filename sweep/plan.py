@@ -23,7 +23,7 @@ from .stages import Stages, dtype_of
 
 BLOCK_POINTS = 2**20
 IN_FLIGHT = 3  # blocks being evaluated, fetched or written at one time
-BASE_BYTES = 900 * 2**20  # of a process with jax, xarray and zarr loaded, at its peak while the stages are compiled
+BASE_BYTES = 1000 * 2**20  # of a process with jax, xarray and zarr loaded, at its peak while the stages are compiled
 POINTS_PER_S, BYTES_PER_S = 8e6, 250e6  # evaluated, written: 2 cores of 2024, for the estimate of time alone
 
 
@@ -273,7 +273,7 @@ class Plan:
         if self.reduction is not None:
             products = sum(v.dtype.itemsize * math.prod(self.chunk_shape(v)) for v in self.variables)
             return int(BASE_BYTES + IN_FLIGHT * (stages + report) + 3 * products)
-        return int(BASE_BYTES + IN_FLIGHT * (report + stages) + 2 * largest)
+        return int(BASE_BYTES + IN_FLIGHT * (report + stages) + 4 * largest)
 
     @property
     def seconds(self):

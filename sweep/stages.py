@@ -48,17 +48,31 @@ class Stages:
         first = mesh.block((0,) * len(shape), self.shape)._asdict()
         self._fixed = {name: value for name, value in first.items() if not isinstance(value, np.ndarray)}
         self._names = tuple(name for name in first if name not in self._fixed)
-        self._executables, self._lock = None, threading.Lock()
+        self._executables, self._lock = (), threading.Lock()
         self._cut = {}  # stage -> how its plain numbers and traced arrays make its result again
 
     def __call__(self, start):
         """The outputs of the block that starts at ``start``: name -> array on the device, perhaps not yet computed."""
         with double_precision():
             arrays = self.arrays(start)
-            prepare, combine, report = self._compiled()
+            prepare, combine, report = self._compiled(3)
             parts = prepare(arrays)
             core = combine(arrays, parts)
             return report(arrays, parts, core)
+
+    def prepared(self, start):
+        """The traced inputs and the parts of the block at ``start``, for a function of one's own that ends in ``traced``."""
+        with double_precision():
+            arrays = self.arrays(start)
+            return arrays, self._compiled(1)[0](arrays)
+
+    def traced(self, arrays, parts):
+        """combine and report within a jit of one's own: name -> output.  Where few outputs are asked for, one fusion is enough."""
+        from ._kernels import model
+
+        inputs, parts = self._inputs(arrays), self._join("parts", parts)
+        values = model.report(inputs, parts, model.combine(inputs, parts, self.outputs), self.outputs)
+        return {name: self._as_stored(name, values[name]) for name in self.outputs}
 
     def arrays(self, start):
         """The traced inputs of the block at ``start``, as a tuple of open-mesh arrays."""
@@ -88,18 +102,19 @@ class Stages:
             "report": {name: leaf(value) for name, value in report.items()},
         }
 
-    def _compiled(self):
-        """The three stages, traced in order and compiled side by side, once."""
-        with self._lock:
-            if self._executables is None:
+    def _compiled(self, count):
+        """The first ``count`` stages, traced in order and compiled side by side, once."""
+        with self._lock, double_precision():
+            if len(self._executables) < count:
                 import jax
 
                 arrays = self.arrays((0,) * len(self.shape))
-                prepare = jax.jit(self._prepare).lower(arrays)
-                combine = jax.jit(self._combine).lower(arrays, prepare.out_info)
-                report = jax.jit(self._report).lower(arrays, prepare.out_info, combine.out_info)
+                lowered = [jax.jit(self._prepare).lower(arrays)]
+                if count == 3:
+                    lowered.append(jax.jit(self._combine).lower(arrays, lowered[0].out_info))
+                    lowered.append(jax.jit(self._report).lower(arrays, lowered[0].out_info, lowered[1].out_info))
                 with ThreadPoolExecutor(2) as pool:
-                    self._executables = tuple(pool.map(lambda stage: stage.compile(), (prepare, combine, report)))
+                    self._executables = tuple(pool.map(lambda stage: stage.compile(), lowered))
         return self._executables
 
     def _cast(self, values):
