@@ -14,6 +14,12 @@ from .errors import SweepError
 from .worksheets import Line, Table, number
 
 LARGEST = 16_000_000  # bytes of arrays in a page without a server: some 22 MB of text, which phones still open
+TOPICS = {  # what a quantity's explanation is about, where it is not the training step
+    "serving": ("decode_", "prefill_", "kv_", "first_token_", "serving_"),
+    "capacity": ("wait_", "usable_utilisation", "usd_per_busy"),
+    "stragglers": ("straggler_", "goodput"),
+    "money": ("fabric_usd", "usd_per_million", "watts_", "joules_"),
+}
 PORTS_OF = (25, 3200)  # Gb/s: the ends of the port's slider
 
 
@@ -69,6 +75,11 @@ def outputs_at(ds, picks):
     return rows
 
 
+def topic_of(color):
+    """``step``, or the topic of TOPICS that an output belongs to."""
+    return next((topic for topic, starts in TOPICS.items() if color.removeprefix("best_").startswith(starts)), "step")
+
+
 def worked(worksheet):
     """A worksheet in its order: sections of lines, tables and remarks, numbers as people read them."""
     return {"title": worksheet.title, "sections": [
@@ -77,10 +88,10 @@ def worked(worksheet):
     ]}  # fmt: skip
 
 
-def typed(words):
+def typed(words, topic="step"):
     """The command that explains a point in a terminal."""
     said = (f"{name}={_short(value)}" for name, value in words.items())
-    return "sweep explain " + " ".join(shlex.quote(text) for text in said)
+    return "sweep explain " + ("" if topic == "step" else f"--about {topic} ") + " ".join(shlex.quote(text) for text in said)
 
 
 # -- a page without a server -----------------------------------------------------------------------------------------------

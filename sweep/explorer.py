@@ -126,15 +126,18 @@ class Explorer:
 
     def point(self, words):
         picks, link = self._picked(words)
-        if link is None:
-            return {"outputs": explorables.outputs_at(self.ds, picks), "link": None, **self._typed(picks, link)}
-        names = list(self.ds.data_vars)
-        return {"outputs": explorables.outputs_at(self.designs.slice(picks, names, link), {}), "link": link, **self._typed(picks, link)}
+        shown, places = (self.ds, picks) if link is None else (self.designs.slice(picks, list(self.ds.data_vars), link), {})
+        topic = explorables.topic_of(self.view(words).color)
+        typed = "" if self.designs is None else explorables.typed(self.designs.words(picks, link), topic)
+        return {"outputs": explorables.outputs_at(shown, places), "link": link, "topic": topic, "typed": typed}
 
     def explanation(self, words):
-        from . import explanations
+        from . import explanations, moneysheets
 
         picks, link = self._picked(words)
+        topic = explorables.topic_of(self.view(words).color)
+        if topic != "step":
+            return explorables.worked(moneysheets.about(topic, **self._asked().words(picks, link)))
         return explorables.worked(explanations.Explanation(self._asked().point(picks, link)).worksheet)
 
     def timeline(self, words):
@@ -153,11 +156,6 @@ class Explorer:
         if self.designs is None:
             raise SweepError(self.why_not)
         return self.designs
-
-    def _typed(self, picks, link):
-        if self.designs is None:
-            return {"typed": ""}
-        return {"typed": explorables.typed(self.designs.words(picks, link))}
 
     def _picked(self, words):
         """A position on every axis, and the port between labels: ``pick`` is the row and column on the figure."""

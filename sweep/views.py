@@ -78,7 +78,7 @@ class Plane(NamedTuple):
 def plane(ds, view, designs=None):
     """The :class:`Plane` of a view.  ``designs`` answers at ports between the labels; without it they are an error."""
     link = _port_between(ds, view, designs)
-    at = {name: label for name, label in view.at.items() if name in ds.dims and not (name == LINK and link is not None)}
+    at = {name: label for name, label in view.at.items() if name in ds.dims and not (name == LINK and (link is not None or LINK in (view.x, view.y)))}
     picks = positions(ds, at)
     x_dim, x_values = _side(ds, view.x, picks, (view.y,) if view.x not in ds.dims else (), "x")
     y_dim, y_values = _side(ds, view.y, picks, (x_dim,), "y") if view.y else ("", np.zeros(1))

@@ -8,6 +8,7 @@ from explored import stored
 
 import sweep
 from sweep import alternatives, designs, explorables, explorer, views
+from sweep._kernels import quantities
 from sweep.errors import SweepError
 from sweep.spec import Spec
 
@@ -105,6 +106,17 @@ def test_the_kernels_agree_with_the_store_at_its_labels(ds, known, color):
     exact = known.slice(stored.picks, [color], 400.0)[color]
     held = ds[color].isel({dim: k for dim, k in stored.picks.items() if dim in ds[color].dims})
     np.testing.assert_allclose(exact.transpose(*held.dims), held, rtol=1e-6)
+
+
+def test_a_port_between_the_labels_waits_while_the_port_is_an_axis(ds, known):
+    plane = seen(ds, known, x="link_gbps", y="tp", color="mfu", at_link_gbps="333")
+    assert plane.link is None and plane.x.values.tolist() == [100, 200, 400, 800]
+
+
+@pytest.mark.parametrize("color", [*quantities.STEP_OUTPUTS, "decode_time_s", "kv_bytes_per_token", "wait_hours", "goodput", "joules_per_token"])
+def test_every_output_has_its_explanation(color):
+    topic = explorables.topic_of(color)
+    assert topic == "step" if color in quantities.STEP_OUTPUTS[:-3] else topic in ("money", "serving", "capacity", "stragglers")
 
 
 def test_a_faster_port_is_never_slower(ds, known):

@@ -95,8 +95,10 @@ async function openPoint(place, source, words, title, signal) {
   const parts = { timeline: made("div"), layouts: made("div"), worked: made("div") };
   const point = await source.ask("point", words, signal);
   const content = [made("h2", "The point"), made("p", title, { class: "hint" }), pointTable(point)];
+  const training = ["step", "money"].includes(point.topic), headed = (head, part) => [made("h3", head), part];
   if (source.live && source.about.live) {
-    content.push(made("h3", "The step in time"), parts.timeline, made("h3", "Other layouts"), parts.layouts, made("h3", "Worked, line by line"), parts.worked);
+    if (training) content.push(...headed("The step in time", parts.timeline), ...headed("Other layouts", parts.layouts));
+    content.push(...headed("Worked, line by line", parts.worked));
   }
   if (point.typed) content.push(made("h3", "In a terminal"), made("code", point.typed));
   place.replaceChildren(...content);
@@ -109,7 +111,9 @@ async function openPoint(place, source, words, title, signal) {
       if (problem.name !== "AbortError") part.replaceChildren(made("p", problem.message, { class: "hint" }));
     }
   };
-  await fill(parts.layouts, "alternatives", layoutsOf);
-  await fill(parts.timeline, "timeline", timelineOf);
+  if (training) {
+    await fill(parts.layouts, "alternatives", layoutsOf);
+    await fill(parts.timeline, "timeline", timelineOf);
+  }
   await fill(parts.worked, "explanation", explanationOf);
 }
