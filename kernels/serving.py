@@ -26,7 +26,7 @@ from typing import NamedTuple
 from . import collectives as c
 from . import compute as computing
 from . import work as working
-from .ops import exp, is_concrete, log2, maximum, minimum, where
+from .ops import exp, is_concrete, log2, maximum, minimum, ratio, where
 
 ACTIVATION_BYTES = 2.0  # bytes of an activation between tensor-parallel ranks
 LN2 = 0.6931471805599453
@@ -161,7 +161,7 @@ class _Exchange(NamedTuple):
         """bytes/s on the port at which every message keeps its share (by bytes) of ``budget``; inf where none does."""
         total = sum(each for _, each in self.messages)
         rates = [
-            minimum(*(_rate(line, tokens * each, budget * each / total) for line in lines))
+            minimum(*(_rate(line, tokens * each, ratio(budget * each, total)) for line in lines))
             for lines, each in self.messages
         ]
         return where(self.crosses, maximum(*rates), 0.0) if rates else 0.0

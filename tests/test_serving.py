@@ -176,3 +176,8 @@ def test_through_the_model_in_numpy_and_jax():
     for name in names:
         np.testing.assert_allclose(np.broadcast_to(plain[name], 3), np.broadcast_to(traced[name], 3), rtol=1e-9)
     assert np.ndim(plain["decode_ep_link_gbps"]) == 0 and np.ndim(plain["wait_hours"]) == 0
+
+
+def test_a_dense_model_asks_nothing_of_experts():
+    dense = {**H100, "layers": 80, "hidden": 8192, "ffn": 28672, "heads": 64, "kv_heads": 8, "vocab": 128256}
+    assert float(evaluate(Inputs(**dense, tp=8.0, ep=32.0), ["decode_ep_link_gbps"])["decode_ep_link_gbps"]) == 0.0
