@@ -21,7 +21,7 @@ test: .venv/installed-test
 	$(BIN)/python -m pytest -n 2
 
 bench: .venv/installed-test
-	$(BIN)/python -m pytest tests/benchmarks -s
+	BENCH=1 $(BIN)/python -m pytest tests/benchmarks -s
 
 clean:
 	rm -rf .venv outputs/*.zarr outputs/*.png outputs/*.pdf

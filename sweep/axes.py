@@ -97,6 +97,9 @@ def _read_group(name, columns, place, written, tables):
     own = columns.get("labels", columns.get(name))
     if own is not None and name in quantities.INPUTS and quantities.INPUTS[name].kind != "category":
         return values.labels(quantities.INPUTS[name], own, place)[0]
+    if own is not None and all(type(label) is int for label in own):
+        values.distinct(own, place)
+        return np.array(own)
     words = [str(word) for word in values.sequence(own, place)] if own is not None else [" ".join(row) for row in zip(*parts)]
     values.distinct(words, place)
     return values.words_of(words)

@@ -96,6 +96,27 @@ def _fields(result):
 
 @cli.command()
 @click.argument("store")
+@click.option("--contour", required=True, metavar="A=B", help="Where two quantities meet, such as 'required_link_gbps = link_gbps'.")
+@click.option("--along", metavar="AXIS", help="The axis along which they cross.  [default: the side of the contour that is an axis]")
+@click.option("--allow", multiple=True, metavar="REASON", help="A reason of status that does not disqualify. Repeatable.")
+@click.option("-o", "--output", "path", required=True, metavar="STORE", help="Where the points go.")
+def refine(store, contour, along, allow, path):
+    """The points of a saved sweep at which two quantities meet, to the last digit, as a store of their own.
+
+    \b
+    Example:
+      sweep refine quickstart --contour "required_link_gbps = link_gbps" -o outputs/contour.zarr
+      sweep refine quickstart --contour "exposed_fraction = 0.02" --along link_gbps -o outputs/two-percent.zarr
+    """
+    from . import refinements
+
+    result = refinements.refine(store, contour, path, along=along, allow=allow)
+    say(f"{result.points:,} points on {contour}")
+    click.echo(result.path)
+
+
+@cli.command()
+@click.argument("store")
 @table_format()
 def info(store, format):
     """Every axis, constant and variable of a store, with units and where they come from.

@@ -1,6 +1,6 @@
 """A sweep as a person writes it: a config read, checked and made into a mesh.
 
-    title, axes, fixed, where, allow, outputs, reduce, store, precision
+    title, axes, sample, fixed, where, allow, outputs, reduce, store, precision
 
 Everything is checked here, where it enters; what is left cannot fail for a reason of the config.  ``canonical`` is the
 config with presets and calibrations resolved to numbers: what a store keeps, and what its hash is of.
@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from . import axes as axes_module
-from . import presets, rules, values
+from . import presets, rules, samples, values
 from ._kernels import quantities
 from .errors import SpecError, did_you_mean, listed
 
-KEYS = ("title", "axes", "fixed", "where", "allow", "outputs", "reduce", "store", "precision")
+KEYS = ("title", "sample", "axes", "fixed", "where", "allow", "outputs", "reduce", "store", "precision")
 PRECISIONS = ("float64", "float32")
 STORE_KEYS = {"path": str, "block_points": int, "codec": str, "dtype": str}
 DEFAULT_OUTPUTS = ("step_time_s", "exposed_fraction", "required_link_gbps", "binding_dimension", "bottleneck", "mfu", "memory_bytes")
@@ -65,8 +65,12 @@ class Spec:
         for key, section in sections.items():
             if not isinstance(section, dict):
                 raise SpecError(f"{at(key, '')}: is not a mapping. Write names with their values below {key}:.")
-        if "axes" in content and not sections["axes"] and content["axes"] is not None:
+        if "axes" in content and "sample" not in content and not sections["axes"] and content["axes"] is not None:
             raise SpecError(f"{at('axes', '')}: is empty. Write at least one, such as link_gbps: [200, 400].")
+        if content.get("sample") is not None:
+            if samples.AXIS in sections["axes"]:
+                raise SpecError(f"{at('sample', '')}: there is an axis of that name too. Keep one of the two.")
+            sections["axes"] = {samples.AXIS: samples.check(content["sample"], at), **sections["axes"]}
         mesh = axes_module.build(sections["axes"], sections["fixed"], at)
         spec = cls(
             title=str(content.get("title") or ""),
