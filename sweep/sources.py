@@ -189,7 +189,9 @@ def _domains_met(draft):
     if others <= 0 or not draft.inputs.get("top_k"):
         return 0
     met = others * (1 - (1 - 1 / (others + 1)) ** draft.inputs["top_k"])
-    return min(met, 3.0) if draft.inputs.get("kv_lora_rank") else met  # DeepSeek-V3 and its kin route a token to four nodes at most
+    return (
+        min(met, 3.0) if draft.inputs.get("kv_lora_rank") else met
+    )  # DeepSeek-V3 and its kin route a token to four nodes at most
 
 
 def _mcore_r08(row, draft):
