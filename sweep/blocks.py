@@ -14,7 +14,7 @@ import numpy as np
 
 from . import expressions, selections
 from ._kernels import quantities
-from .errors import SweepError, did_you_mean
+from .errors import StoreError, SweepError, did_you_mean
 
 POINTS = 2**20  # of a block, where the dataset does not say
 CACHE_BYTES = 32 * 2**20  # of arrays kept for the next blocks
@@ -164,12 +164,23 @@ class Blocks:
         shape = [1] * len(self.dims)
         for dim, length in zip(taken.dims, taken.shape):
             shape[self.dims.index(dim)] = length
-        values = self._plain(name, np.asarray(taken.values)).transpose(order).reshape(shape)
+        values = self._plain(name, self._read(name, taken, indexers)).transpose(order).reshape(shape)
         self._cache[key] = values
         self._cached_bytes += values.nbytes
         while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
             self._cached_bytes -= self._cache.popitem(last=False)[1].nbytes
         return values
+
+    def _read(self, name, taken, indexers):
+        """The values of a part of a variable; a chunk that cannot be decoded is named in one sentence."""
+        try:
+            return np.asarray(taken.values)
+        except (ValueError, RuntimeError, OSError) as error:
+            lengths, source = self._lengths(), self.ds.encoding.get("source", "the dataset")
+            first = [index.start if isinstance(index, slice) else int(np.min(index)) for index in indexers.values()]
+            place = ", ".join(f"{dim} {start // lengths[dim]}" for dim, start in zip(indexers, first))
+            said = str(error).split(".")[0]
+            raise StoreError(f"{source}: {name} of block {place or 0} cannot be read ({said}). Type: sweep check {source}.") from error
 
     @cached_property
     def zones(self):
