@@ -32,6 +32,7 @@ def validate(runs, format, parity):
       sweep validate --parity parity.png
     """
     from . import reports, validation
+    from .tables import render_json
 
     report = validation.validate(runs)
     if parity:
@@ -39,7 +40,7 @@ def validate(runs, format, parity):
 
         say(f"drawn: {draw(report.rows, parity)}")
     if format == "json":
-        click.echo(json.dumps(report.figures, indent=1, default=float))
+        click.echo(render_json(report.figures))
     else:
         click.echo(reports.to_csv(report) if format == "csv" else reports.to_markdown(report), nl=False)
 

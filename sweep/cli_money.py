@@ -7,7 +7,7 @@ from .console import at_option, cli, say, table_format
 
 @cli.command()
 @click.option("--gpus", type=click.IntRange(1), required=True, help="Accelerators.")
-@click.option("--link-gbps", type=float, default=400.0, show_default=True, help="Port per accelerator, Gb/s.")
+@click.option("--link-gbps", type=click.FloatRange(0.0, 1e6, min_open=True), default=400.0, show_default=True, help="Port per accelerator, Gb/s.")
 @click.option(
     "--networks", default="all", show_default=True, help="all, compute, or some of storage,in-band,out-of-band."
 )
@@ -31,6 +31,8 @@ def fabric(gpus, link_gbps, networks, settings, draw, format):
     """
     from . import fabrics, tables
 
+    if link_gbps != link_gbps:
+        raise click.BadParameter("NaN is no port speed. Write Gb/s, such as 400.", param_hint="--link-gbps")
     wanted = networks if networks in ("all", "compute") else tuple(networks.split(","))
     design = fabrics.design(gpus, link_gbps, wanted, **_settings(settings))
     say(design.words())
@@ -155,6 +157,8 @@ def capacity(
     from . import capacities, tables
 
     gangs = _numbers("--gangs", gangs)
+    if min(gangs) < 1:
+        raise click.BadParameter(f"{min(gangs):g} is no gang of accelerators. Write sizes of at least 1, such as 8,64.", param_hint="--gangs")
     shares = _numbers("--shares", shares) if shares else (1.0,) * len(gangs)
     mix = capacities.Mix(gangs, shares, job_hours, duration_cv, arrival_cv)
     say(capacities.words(gpus, target_hours, mix))

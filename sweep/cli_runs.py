@@ -157,6 +157,9 @@ def check(store, repair, format):
     faults = inspections.check(store, repair)
     rows = [{"block": "-" if f.block is None else " ".join(map(str, f.block)), "output": f.output, "problem": f.problem} for f in faults]
     click.echo(tables.render(rows, format, ("block", "output", "problem")) if rows or format != "table" else "whole: every block is as its journal says")
+    missing = inspections.missing(store)
+    if missing and (repair or not rows):
+        say(f"{missing:,} block{'s' * (missing > 1)} still to be computed: type the run's command again.")
     if rows and not repair:
         raise StoreError(f"{store}: {len(rows)} fault{'s' * (len(rows) > 1)}. Type: sweep check {store} --repair, then the run's command again.")
 

@@ -6,6 +6,7 @@ At most ``IN_FLIGHT`` blocks exist at one time, so memory is bounded by the plan
 what it models.  Stopping at any moment loses no more than the blocks in flight; the same command goes on.
 """
 
+import contextlib
 import os
 import threading
 import time
@@ -62,6 +63,8 @@ def run(spec, path=None, *, part=None, extend=False, overwrite=False, dask=None,
     """
     path = str(path or spec.store.get("path") or default_path(spec))
     swaps.finish_swap(path)
+    if overwrite:
+        swaps.refuse_foreign(path)
     target = str(swaps.replacement(path)) if overwrite else path
     if finished(spec, target):
         attrs = store.root(target)["attributes"]
@@ -194,7 +197,7 @@ def _prepare(spec, path, extend, device):
             raise StoreError(f"{path}: exists and is not a store. Choose another path with -o.")
         plan = Plan.of(spec)
         refuse(plan, path)
-        if Path(path).is_dir():
+        with contextlib.suppress(OSError):  # absent, or another run has put its store there by now: create looks again
             Path(path).rmdir()
         if store.create(plan, path, device or device_name()):
             return plan, ()

@@ -7,6 +7,7 @@ the same command computes them again; nothing else is touched.
 
 import contextlib
 import json
+import os
 from pathlib import Path
 from typing import NamedTuple
 
@@ -70,6 +71,8 @@ def check(path, repair=False):
     itself cannot be read, or, to repair, where another run is writing.
     """
     place = store.find(path)
+    if repair and not os.access(place, os.W_OK):
+        raise StoreError(f"{place}: cannot be written, so nothing can be repaired. Copy it where you may write, and repair the copy.")
     with Lock(place) if repair else contextlib.nullcontext():
         faults = [*_of_metadata(place, repair)]
         plan = store.plan_of(place)
@@ -86,6 +89,12 @@ def check(path, repair=False):
             journal.void(place, bad)
             store.commit(place, {"complete": 0})
     return faults
+
+
+def missing(path):
+    """Number of blocks that are not done."""
+    place = store.find(path)
+    return len(journal.read(place, store.plan_of(place)).pending)
 
 
 def _of_metadata(place, repair):

@@ -47,6 +47,8 @@ class Preset(NamedTuple):
 def find(table, name, place=""):
     """The preset of a name or alias; ``table`` is ``model``, ``accelerator``, ``fabric`` or ``stack``."""
     entries = read_table(table)
+    if not isinstance(name, str):
+        raise SpecError(f"{place}: {str(name)[:40]} is not the name of a preset. Write a name of: sweep presets {table}.")
     if name in entries:
         return entries[name]
     for preset in entries.values():

@@ -6,6 +6,7 @@ Between the two renames of a swap nothing is at the path; whoever looks for the 
 from pathlib import Path
 
 from . import disk
+from .errors import StoreError, listed
 
 
 def swap(new, path):
@@ -17,6 +18,19 @@ def swap(new, path):
         disk.replace(path, old)
     disk.replace(new, path)
     disk.remove(old)
+
+
+def refuse_foreign(path):
+    """Refuse to overwrite a folder that is no store, or a store in which something else lies: it would be lost."""
+    path = Path(path)
+    if not path.exists():
+        return
+    if not (path / "zarr.json").exists() and (not path.is_dir() or any(path.iterdir())):
+        raise StoreError(f"{path}: exists and is not a store, so nothing of it is overwritten. Choose another path with -o.")
+    strangers = sorted(one.name for one in path.iterdir()
+                       if one.name not in ("zarr.json", "_sweep") and not (one / "zarr.json").exists())
+    if strangers:
+        raise StoreError(f"{path}: {listed(strangers)} in it belongs to no sweep and would be lost. Move it away first.")
 
 
 def replacement(path):

@@ -31,6 +31,8 @@ def scalar(quantity, value, place, hint=None):
     if isinstance(value, bool) or not isinstance(value, numbers.Real):
         raise SpecError(f"{place}: {_shown(value)} is not a number. {hint or _scalar_hint(quantity, value)}")
     value = float(value)
+    if quantity.kind == "int" and abs(value) >= 2.0**53 and math.isfinite(value):
+        raise SpecError(f"{place}: {value:g} is more than can be counted exactly. Write a number below 2^53.")
     if math.isnan(value):
         raise SpecError(f"{place}: NaN is not a value. Write a number in {_unit(quantity)}.")
     low, high = quantity.low, quantity.high
@@ -81,6 +83,8 @@ def distinct(items, place):
     """Refuse a label that stands twice."""
     seen = set()
     for item in items:
+        if isinstance(item, (list, dict)):
+            raise SpecError(f"{place}: a list or mapping stands where a single value belongs. Write values such as [a, b].")
         if item in seen:
             shown = f"{item:g}" if isinstance(item, numbers.Real) else repr(item)
             raise SpecError(f"{place}: {shown} stands twice. Remove one of the two.")

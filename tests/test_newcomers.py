@@ -1,0 +1,78 @@
+"""What somebody new tripped over: each ends in one line that says what to do, and loses nothing."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sweep.errors import SpecError, StoreError
+from sweep.execute import run
+from sweep.spec import Spec
+
+CONFIG = {"axes": {"tp": [1, 2, 4], "link_gbps": [100, 400]}, "fixed": {"model": "llama-3-8b", "accelerator": "h100", "dp": 64},
+          "outputs": ["step_time_s", "required_link_gbps"]}
+
+
+def sweep(*arguments, folder):
+    """The command line in ``folder``: exit code, standard output, standard error."""
+    done = subprocess.run([sys.executable, "-m", "sweep.cli", *arguments], cwd=folder, capture_output=True, text=True,
+                          env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])})
+    return done.returncode, done.stdout, done.stderr
+
+
+def test_overwriting_never_takes_what_is_no_sweep(tmp_path):
+    foreign = tmp_path / "foreign"
+    (foreign / "sub").mkdir(parents=True)
+    (foreign / "sub" / "thesis.txt").write_text("x")
+    with pytest.raises(StoreError, match="is not a store"):
+        run(Spec.from_dict(CONFIG), foreign, overwrite=True)
+    assert (foreign / "sub" / "thesis.txt").read_text() == "x"
+    store = tmp_path / "own.zarr"
+    run(Spec.from_dict(CONFIG), store)
+    (store / "notes").mkdir()
+    (store / "notes" / "thesis.txt").write_text("x")
+    with pytest.raises(StoreError, match="notes"):
+        run(Spec.from_dict(CONFIG), store, overwrite=True)
+    assert (store / "notes" / "thesis.txt").exists()
+    (store / "notes" / "thesis.txt").unlink()
+    (store / "notes").rmdir()
+    assert run(Spec.from_dict(CONFIG), store, overwrite=True).complete
+
+
+def test_a_port_must_be_one(tmp_path):
+    for port in ("-4", "0", "nan", "inf"):
+        code, out, error = sweep("fabric", "--gpus", "1024", "--link-gbps", port, folder=tmp_path)
+        assert code == 2 and not out and error.count("\n") == 1, (port, error)
+
+
+def test_a_gang_has_accelerators(tmp_path):
+    code, out, error = sweep("capacity", "--gpus", "1024", "--gangs", "8,-4", folder=tmp_path)
+    assert code == 2 and not out and "-4" in error
+
+
+def test_counts_are_exact():
+    with pytest.raises(SpecError, match="2\\^53"):
+        Spec.from_dict({**CONFIG, "fixed": {**CONFIG["fixed"], "dp": 10**27}}).mesh  # noqa: B018
+    with pytest.raises(SpecError, match="name of a preset"):
+        Spec.from_dict({**CONFIG, "fixed": {**CONFIG["fixed"], "model": ["a"]}}).mesh  # noqa: B018
+
+
+def test_check_says_what_is_left(tmp_path):
+    run(Spec.from_dict(CONFIG), tmp_path / "s.zarr", part=(1, 2))
+    run(Spec.from_dict(CONFIG), tmp_path / "s.zarr", part=(2, 2))
+    assert sweep("check", "s.zarr", folder=tmp_path)[2] == ""
+    chunk = next(one for one in sorted((tmp_path / "s.zarr" / "step_time_s" / "c").rglob("*")) if one.is_file())
+    content = bytearray(chunk.read_bytes())
+    content[len(content) // 2] ^= 1
+    chunk.write_bytes(content)
+    code, out, error = sweep("check", "s.zarr", "--repair", folder=tmp_path)
+    assert code == 0 and "step_time_s" in out and "1 block still to be computed" in error
+
+
+def test_validation_is_strict_json(tmp_path):
+    code, out, _ = sweep("validate", "--format", "json", folder=tmp_path)
+    assert code == 0
+    json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
