@@ -1,7 +1,7 @@
 """Which coefficients are calibrated, between which bounds, and on what: three separate sets.
 
-    accelerator   GEMM efficiency e_0 and F_half by dtype: from the best published matmul (e_0 may not exceed it) and, for F_half, which
-                  nobody publishes, one value per generation that several stacks share
+    accelerator   GEMM efficiency e_0 and F_half by dtype: e_0 from the best published matmul, which it may not exceed; F_half, which
+                  nobody publishes, from 140 us lost per multiplication, chosen by hand with fit and test rows in view
     fabric        latency and delivered share of each tier: from nccl-tests curves (curves.py), never from training runs
     stack         what belongs to kernels and framework: fitted on training rows with split = fit, within bounds that physics sets
 
