@@ -23,8 +23,9 @@ from .errors import SpecError
     show_default=True,
     help="What to work.",
 )
+@click.option("--section", "sections", multiple=True, metavar="WORD", help="Only sections titled with WORD. Repeatable.")
 @click.option("--draw", metavar="FILE", help="The step's timeline as a .png, .svg or .pdf.")
-def explain(inputs, format, about, draw):
+def explain(inputs, format, about, sections, draw):
     """The numbers of one point worked step by step, up to the required port and what would change it.
 
     \b
@@ -32,18 +33,19 @@ def explain(inputs, format, about, draw):
       sweep explain model=llama-3-70b accelerator=h100 tp=8 dp=128
       sweep explain model=mixtral-8x7b accelerator=h100 ep=8 pp=4 dp=64 micro_batches=16 --format markdown
       sweep explain model=llama-3-8b accelerator=h100 dp=64 zero_stage=3 --draw step.png
+      sweep explain model=llama-3-8b accelerator=b200 dp=64 --section "first order to full" --section change
       sweep explain --about money model=llama-3-70b accelerator=h100 tp=8 gpus=1024
     """
     if about != "step":
         from . import moneysheets, tables
 
-        sheet = moneysheets.about(about, **_assignments("explain", inputs))
+        sheet = moneysheets.about(about, **_assignments("explain", inputs)).only(sections)
         click.echo(tables.render_json(sheet.to_dict()) if format == "json" else getattr(sheet, format)())
         return
     from . import explanations
 
     said = explanations.explain(**_assignments("explain", inputs))
-    click.echo(said.render(format))
+    click.echo(said.render(format, sections))
     if draw:
         said.draw(draw)
         say(f"drawn: {draw}")

@@ -80,11 +80,13 @@ class Explanation:
             "sections": content["sections"],
         })  # fmt: skip
 
-    def render(self, format):
-        """One of FORMATS as text."""
+    def render(self, format, sections=()):
+        """One of FORMATS as text; ``sections``: words of the titles wanted (all where empty; json holds all)."""
         from . import tables
 
-        return tables.render_json(self.to_dict()) if format == "json" else getattr(self, format)()
+        if format == "json":
+            return tables.render_json(self.to_dict())
+        return getattr(self.worksheet.only(sections), format)()
 
     def draw(self, path=None):
         """The step's timeline as a drawing, written to ``path`` (.png, .svg or .pdf) where one is given."""

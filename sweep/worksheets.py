@@ -11,6 +11,7 @@ import textwrap
 from typing import NamedTuple
 
 from . import latex, tables
+from .errors import SpecError
 
 WIDTH, WORDS = 110, 44  # of a text: the page, and the column of words on it
 UNITS = {
@@ -64,6 +65,18 @@ class Worksheet(NamedTuple):
 
     title: str
     sections: tuple
+
+    def only(self, words):
+        """The sections whose titles hold one of ``words`` (all where there are none); SpecError where a word finds none."""
+        if not words:
+            return self
+        titles = [section.title for section in self.sections]
+        for word in words:
+            if not any(word.lower() in title.lower() for title in titles):
+                known = ", ".join(title.partition(". ")[2] or title for title in titles)
+                raise SpecError(f"section: no title holds {word!r}. Titles: {known}.")
+        kept = tuple(one for one in self.sections if any(word.lower() in one.title.lower() for word in words))
+        return self._replace(sections=kept)
 
     def text(self):
         """For a terminal."""

@@ -134,6 +134,14 @@ def test_formats(worked):
     assert max(map(len, worked.text().splitlines())) <= 260
 
 
+def test_sections_by_word():
+    worked = sweep.explain(**DESIGNS["dense"])
+    text = worked.render("text", ["memory", "first order to full"])
+    assert text.count("----\n") == 2 and "tail" in text and "workspace" in text
+    with pytest.raises(sweep.SweepError, match="no title holds 'memry'.*Memory and status"):
+        worked.render("text", ["memry"])
+
+
 def test_all_reasons_are_named():
     worked = sweep.explain(**DESIGNS["impossible"])
     assert worked.point.reasons[:2] == ["heads", "layers"]
