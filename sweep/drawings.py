@@ -205,10 +205,11 @@ def conventions(ds, names=()):
     text = f"Run: {text}. " if text else ""
     if not {str(name) for name in ds.data_vars} & set(quantities.STEP_OUTPUTS) - {"status"}:  # no training step is shown
         return text.rstrip()
-    gradients = fixed.get("grad_bytes", 2)
-    rails = fixed.get("rails", "all")
-    text += f"Window: the last micro-batch's backward. Gradients of {_value(gradients)} bytes, "
-    text += "every GPU drives its own port (rails all). " if rails == "all" else "one port carries the domain's traffic (rails one). "
+    moving = {str(name) for name in ds.coords}  # said by the axes themselves
+    gradients = "" if "grad_bytes" in moving else f"Gradients of {_value(fixed.get('grad_bytes', 2))} bytes, "
+    rails = "every GPU drives its own port (rails all)" if fixed.get("rails", "all") == "all" else "one port carries the domain's traffic (rails one)"
+    rails = "ports per domain as the axis says (rails)" if "rails" in moving else rails
+    text += f"Window: the last micro-batch's backward. {gradients}{rails if gradients else rails.capitalize()}. "
     return text + "Gb/s: 1e9 bit/s per GPU and direction."
 
 
