@@ -104,10 +104,9 @@ def zone_of(values, fill):
     """(least, largest) of an array of numbers, NaN aside; None where it is all fill."""
     if values.size == 0:
         return None
-    least, largest = values.min(), values.max()
+    least, largest = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
     if least != least:
-        least, largest = np.fmin.reduce(values, axis=None), np.fmax.reduce(values, axis=None)
-        return None if least != least else (float(least), float(largest))
+        return None
     return None if least == largest == fill else (float(least), float(largest))
 
 

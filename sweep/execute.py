@@ -27,7 +27,7 @@ from .plan import IN_FLIGHT, Plan, si
 from .reductions import PARTIAL, Task
 from .stages import Stages, double_precision
 
-WRITERS = 2  # threads that fetch and write; compression runs outside of Python's lock
+WRITERS = 3  # threads that fetch and write; compression runs outside of Python's lock, and a write waits for the disk now and then
 
 
 class Progress(NamedTuple):
