@@ -174,7 +174,9 @@ class Blocks:
     def _read(self, name, taken, indexers):
         """The values of a part of a variable; a chunk that cannot be decoded is named in one sentence."""
         try:
-            return np.asarray(taken.values)
+            part = self._as_stored and self.ds.encoding.get("read_part")
+            values = part(name, list(indexers.values())) if part else None
+            return np.asarray(taken.values) if values is None else values
         except (ValueError, RuntimeError, OSError) as error:
             lengths, source = self._lengths(), self.ds.encoding.get("source", "the dataset")
             first = [index.start if isinstance(index, slice) else int(np.min(index)) for index in indexers.values()]
@@ -183,9 +185,17 @@ class Blocks:
             raise StoreError(f"{source}: {name} of block {place or 0} cannot be read ({said}). Type: sweep check {source}.") from error
 
     @cached_property
+    def _as_stored(self):
+        """False where the dataset was sliced or sorted since it was opened: what it remembers of its chunks is no longer true."""
+        labels = self.ds.encoding.get("labels")
+        return labels is None or all(
+            dim in self.ds.dims and np.array_equal(self.ds[dim].values, values) for dim, values in labels.items()
+        )
+
+    @cached_property
     def zones(self):
         """name -> (least, largest) on the variable's grid of chunks, where the dataset remembers them; else empty."""
-        remembered = self.ds.encoding.get("zones")
+        remembered = self.ds.encoding.get("zones") if self._as_stored else None
         return remembered() if callable(remembered) else remembered or {}
 
 

@@ -93,6 +93,30 @@ def read_chunk(path, name, index, shape, dtype, codec):
     return np.frombuffer(values, dtype).reshape(shape)
 
 
+def read_part(path, arrays, codec, name, slices):
+    """The values of exactly one chunk of an output, a few times faster than through zarr; None for anything else.
+
+    ``arrays`` are the metadata of the store's arrays by name, ``slices`` what is wanted along each axis.
+    """
+    entry = arrays.get(name, {})
+    if entry.get("data_type") not in ("float32", "uint8"):
+        return None
+    index, cut = [], []
+    for part, length, size in zip(slices, chunk_shape(entry), entry["shape"]):
+        if not isinstance(part, slice) or part.step not in (None, 1) or part.start % length or part.stop != min(part.start + length, size):
+            return None
+        index.append(part.start // length)
+        cut.append(slice(part.stop - part.start))
+    dtype, fill = np.dtype(entry["data_type"]), float(entry["fill_value"])
+    values = read_chunk(path, name, index, chunk_shape(entry), dtype, codec)
+    return np.full([part.stop for part in cut], fill, dtype) if values is None else values[tuple(cut)]
+
+
+def chunk_shape(entry):
+    """The chunk shape in an array's metadata."""
+    return tuple(entry["chunk_grid"]["configuration"]["chunk_shape"])
+
+
 def encode(values, codec=DEFAULT_CODEC):
     """The bytes of a chunk as the codecs of its metadata make them, without the checksum."""
     values = np.ascontiguousarray(values)

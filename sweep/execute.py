@@ -191,7 +191,7 @@ class Runner:
 
 def _prepare(spec, path, extend, device):
     """The plan of the store at ``path``, created or grown if need be; and what is to be said."""
-    store.clear(path)
+    swaps.clear(path)
     if not (Path(path) / "zarr.json").exists():
         if Path(path).exists() and any(Path(path).iterdir()) if Path(path).is_dir() else Path(path).exists():
             raise StoreError(f"{path}: exists and is not a store. Choose another path with -o.")

@@ -12,9 +12,6 @@ Chunks are written by chunks.py.
 
 import contextlib
 import json
-import os
-import shutil
-import socket
 from functools import partial
 from pathlib import Path
 
@@ -22,10 +19,9 @@ import numpy as np
 
 from . import disk, provenance, swaps
 from ._kernels import quantities
-from .chunks import CODECS, DEFAULT_CODEC, read_chunk, write_chunk
+from .chunks import CODECS, DEFAULT_CODEC, chunk_shape, read_chunk, read_part, write_chunk
 from .cuts import rearranged
 from .errors import StoreError
-from .locks import process_runs
 from .plan import Plan
 from .reductions import PARTIAL
 
@@ -57,8 +53,12 @@ def open_store(path):
             places = np.append(np.argsort(orders[positions.attrs["position_on"]]), -1).astype("i4")
             ds[name] = positions.copy(data=places[positions.values])
     ds.encoding["source"] = str(place)
-    if not unsorted:  # the zone maps are of chunks as they lie in the store
-        ds.encoding["zones"] = partial(zone_maps, place)
+    if not unsorted:  # zone maps and chunks are as they lie in the store: of use while the labels are these
+        ds.encoding |= {"zones": partial(zone_maps, place), "labels": {dim: ds[dim].values for dim in ds.dims}}
+        if not _is_url(place):
+            content = root(place)
+            arrays = content["consolidated_metadata"]["metadata"]
+            ds.encoding["read_part"] = partial(read_part, place, arrays, _codec(content["attributes"]))
     return ds
 
 
@@ -134,13 +134,17 @@ def zone_maps(path):
     return found
 
 
+def _codec(attrs):
+    return json.loads(attrs.get("store_options", "{}")).get("codec", DEFAULT_CODEC)
+
+
 # -- structure ---------------------------------------------------------------------------------------------------------
 
 
 def create(plan, path, device=""):
     """Build the template of a store beside ``path`` and rename it into place; False where another was faster."""
     path = Path(path)
-    beside = path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.template")
+    beside = swaps.template(path)
     disk.remove(beside)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -158,14 +162,6 @@ def create(plan, path, device=""):
     finally:
         disk.remove(beside)
     return True
-
-
-def clear(path):
-    """Remove templates of ``path`` that processes of this host were building when they died."""
-    path = Path(path)
-    for left in path.parent.glob(f".{path.name}.{socket.gethostname()}.*.template"):
-        if not process_runs(int(left.name.split(".")[-2])):
-            disk.remove(left)
 
 
 def commit(path, attributes=None, arrays=()):
@@ -194,15 +190,13 @@ def agree(path):
 
 def extend(path, plan, device=""):
     """Grow a store to ``plan``: longer arrays, new outputs.  Labels are only appended, so what is written stays where it is."""
-    import zarr
-
     path = Path(path)
     old = root(path)["consolidated_metadata"]["metadata"]
     changed = {}
     with _whole():
         scratch = path / "_sweep" / "growth"
         disk.remove(scratch)
-        _build(plan, scratch, device, chunks={name: _chunk_shape(entry) for name, entry in old.items() if "shape" in entry})
+        _build(plan, scratch, device, chunks={name: chunk_shape(entry) for name, entry in old.items() if "shape" in entry})
         for name, entry in _metadata(scratch).items():
             if old.get(name) == entry:
                 continue
@@ -212,7 +206,7 @@ def extend(path, plan, device=""):
                 if name not in old:
                     disk.remove(own)
                 if is_label:
-                    shutil.copytree(scratch / name / "c", own / "c", dirs_exist_ok=True)
+                    _replace_chunks(scratch / name / "c", own / "c")
                 if name.startswith(("_sweep/zones/", "_sweep/done")):
                     disk.remove(own / "c")
             disk.write(path / name / "zarr.json", json.dumps(entry, indent=1).encode())
@@ -222,7 +216,14 @@ def extend(path, plan, device=""):
     disk.sync_tree(path / "_sweep")
     disk.sync(str(path / name / "zarr.json") for name in changed)
     commit(path, {key: attrs[key] for key in ("title", "spec", "spec_sha256", "complete")}, changed)
-    zarr.open_group(str(path), mode="r")
+
+
+def _replace_chunks(source, target):
+    """Put the chunk files of ``source`` in ``target``, each whole: a reader of the old structure sees the labels that it knows in them."""
+    files = [file for file in source.rglob("*") if file.is_file()]
+    for file in files:
+        disk.write(target / file.relative_to(source), file.read_bytes())
+    disk.sync(str(target / file.relative_to(source)) for file in files)
 
 
 def close(path, plan, state):
@@ -246,7 +247,7 @@ def close(path, plan, state):
 def _combine(path, plan):
     """Merge the partial arrays of a reduction's tasks into its products; the files written."""
     reduction = plan.reduction
-    codec = json.loads(root(path)["attributes"]["store_options"]).get("codec", DEFAULT_CODEC)
+    codec = _codec(root(path)["attributes"])
     partials = {v.name.removeprefix(PARTIAL): v for v in plan.variables}
     grids = [tuple(g if (dim in reduction.over) == searched else 1 for dim, g in zip(plan.dims, plan.grid)) for searched in (False, True)]
     files = []
@@ -357,10 +358,6 @@ def _metadata(place):
     return {file.parent.relative_to(place).as_posix(): json.loads(file.read_bytes()) for file in files if file.parent != place}
 
 
-def _chunk_shape(entry):
-    return tuple(entry["chunk_grid"]["configuration"]["chunk_shape"])
-
-
 def _columns(arrays, axis):
     """The columns of a table axis: one-dimensional arrays on it that are no outputs."""
     return [
@@ -390,7 +387,6 @@ def _order(mesh, name, labels, path):
 def _whole():
     """Every array's empty chunks are left out, whatever the user's zarr settings."""
     import zarr
-
     with zarr.config.set({"array.write_empty_chunks": False}):
         yield
 

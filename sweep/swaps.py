@@ -1,12 +1,17 @@
-"""Overwriting a store: the new one is built beside, and the old one goes only when the new one is complete.
+"""Stores that are being made beside their place: templates, and the new one of an overwriting run.
+
+When a store is overwritten the old one goes only when the new one is complete.
 
 Between the two renames of a swap nothing is at the path; whoever looks for the store there next finishes the swap.
 """
 
+import os
+import socket
 from pathlib import Path
 
 from . import disk
 from .errors import StoreError, listed
+from .locks import process_runs
 
 
 def swap(new, path):
@@ -45,3 +50,17 @@ def finish_swap(path):
     if path.exists() or not old.exists():
         return
     disk.replace(replacement(path) if replacement(path).exists() else old, path)
+
+
+def template(path):
+    """Where this process builds a new store before it is renamed to ``path``."""
+    path = Path(path)
+    return path.with_name(f".{path.name}.{socket.gethostname()}.{os.getpid()}.template")
+
+
+def clear(path):
+    """Remove templates of ``path`` that processes of this host were building when they died."""
+    path = Path(path)
+    for left in path.parent.glob(f".{path.name}.{socket.gethostname()}.*.template"):
+        if not process_runs(int(left.name.split(".")[-2])):
+            disk.remove(left)

@@ -104,6 +104,8 @@ class Top:
         self._grow()
 
     def feed(self, block):
+        if self.k == 1 and self.groups.dense:
+            return self._feed_champions(block)
         value = np.asarray(block[self.name], float)
         mask = block.full(block.mask() & ~np.isnan(value))
         group = block.full(self.groups.numbers(block))
@@ -127,6 +129,37 @@ class Top:
         keep = rank < self.k
         self.value[group[keep], rank[keep]] = value[keep]
         self.place[group[keep], rank[keep]] = place[keep]
+
+    def _feed_champions(self, block):
+        """One winner for each combination of axes: the block is reduced along the others first, and only its own winners compete."""
+        dims, by = self.groups.blocks.dims, self.groups.by
+        stored = np.asarray(block[self.name])
+        mask = block.mask()
+        value = stored if self.sign > 0 else -stored
+        if not mask.all():
+            value = np.where(mask, value, np.nan)
+        if np.isinf(value).any():
+            value = np.where(np.isinf(value), np.asarray(np.inf, value.dtype), value)
+        kept = [dims.index(name) for name in by]
+        searched = [dims.index(dim) for dim in self.groups.order if dim not in by]
+        value = block.full(value)
+        lows = value
+        for k in sorted(searched):  # outermost first, one at a time: each runs along contiguous memory
+            lows = np.fmin.reduce(lows, axis=k, keepdims=True)
+        least = lows.transpose(kept + searched).ravel()
+        numbers = self.groups.numbers(block)  # the same along the axes searched
+        group = np.broadcast_to(numbers, lows.shape).transpose(kept + searched).ravel()
+        near = np.flatnonzero(~np.isnan(least) & (least <= self.value[group, 0]))
+        if not len(near):
+            return
+        first = (value == lows).transpose(kept + searched).reshape(len(least), -1)[near].argmax(axis=1)
+        local = np.unravel_index(near, [block.shape[k] for k in kept]) if kept else ()
+        local = (*local, *np.unravel_index(first, [block.shape[k] for k in searched])) if searched else local
+        flat = np.ravel_multi_index([local[(kept + searched).index(k)] for k in range(len(dims))], block.shape)
+        place, found, group = self.groups.index(block, flat), least[near].astype(float), group[near]
+        held, holder = self.value[group, 0], self.place[group, 0]
+        better = (holder < 0) | (found < held) | ((found == held) & (place < holder))
+        self.value[group[better], 0], self.place[group[better], 0] = found[better], place[better]
 
     def may_improve(self, block):
         """False if the zone map shows that no point of the block can enter a list: all of them are full of better ones."""

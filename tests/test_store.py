@@ -333,3 +333,16 @@ def test_runner_of_a_worker_is_kept(path):
     execute.run_block(path, 0)
     execute.run_block(path, 1)
     assert execute._runner.cache_info().misses == 1
+
+
+def test_a_sliced_dataset_forgets_its_chunks(path):
+    """Zone maps and chunks are of the axes as they lie in the store."""
+    ds = sweep.open_store(path)
+    turned = ds.isel(link_gbps=slice(None, None, -1), tp=slice(1, None))
+    for part in (ds, turned, ds.sel(tp=[8, 1])):
+        for name in ("step_time_s", "required_link_gbps"):
+            fast = sweep.query(part, best=f"min:{name}", over="link_gbps,layout", allow=["memory"])
+            plain = sweep.query(part.load().copy(), best=f"min:{name}", over="link_gbps,layout", allow=["memory"])
+            assert fast[name].equals(plain[name])
+        count = sweep.query(part, where="step_time_s > 5", count=True, allow=["memory"])
+        assert count["count"].sum() == int(((part.step_time_s > 5) & (part.status != 1)).sum()) * 2
