@@ -1,6 +1,6 @@
 """The engine's figures, as ratios in one run: ``make bench`` prints the table (BENCH_POINTS sets the size, 10^7 by default).
 
-Only what would be a plain regression fails here (half of the figure to reach); the table says what was reached.
+Only what would be a plain regression fails here (half of a figure, four times a limit); the table says what was reached.
 """
 
 import json
@@ -33,7 +33,7 @@ pytestmark = [
 def row(figure, found, at_least=None, at_most=None, note=""):
     ROWS.append((figure, found, at_least, at_most, note))
     assert at_least is None or found >= at_least / 2, (figure, found)
-    assert at_most is None or found <= at_most * 2, (figure, found)
+    assert at_most is None or found <= at_most * 4, (figure, found)
 
 
 @pytest.fixture(scope="module", autouse=True)
