@@ -23,7 +23,7 @@ from .stages import Stages, dtype_of
 
 BLOCK_POINTS = 2**20
 IN_FLIGHT = 5  # blocks being evaluated, fetched or written at one time
-BASE_BYTES = 800 * 2**20  # of a process with jax, xarray and zarr loaded, at its peak while the stages are compiled
+BASE_BYTES = 900 * 2**20  # of a process with jax, xarray and zarr loaded, at its peak while the stages are compiled
 POINTS_PER_S, BYTES_PER_S = 8e6, 250e6  # evaluated, written: 2 cores of 2024, for the estimate of time alone
 
 
