@@ -35,7 +35,8 @@ def prepare(folder):
     for name, labels in CUT.items():
         spec = spec.with_set(f"{name}={labels}")
     run(spec, folder / "outputs" / "why-400g.zarr")
-    run(Spec.load("iso-line"), folder / "outputs" / "iso-line.zarr")
+    for name in ("iso-line", "layouts"):
+        run(Spec.load(name), folder / "outputs" / f"{name}.zarr")
 
 
 def command(line):
