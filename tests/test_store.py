@@ -209,11 +209,9 @@ def test_check_finds_a_missing_file_and_a_stale_one(path):
 
 def test_a_structure_change_that_stopped_half_way_leaves_the_old_store(path, monkeypatch):
     before = xr.open_zarr(path).load()
-    monkeypatch.setattr(store, "commit", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()))
-    with pytest.raises(KeyboardInterrupt):
+    with monkeypatch.context() as stopped, pytest.raises(KeyboardInterrupt):
+        stopped.setattr(store, "commit", lambda *a, **k: (_ for _ in ()).throw(KeyboardInterrupt()))
         sweep.run(spec({**AXES, "link_gbps": [50, 100, 200, 400, 800]}, outputs=[*OUTPUTS, "mfu"]), path, extend=True)
-    monkeypatch.undo()
-    _kernels.model = toy
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         xr.testing.assert_identical(xr.open_zarr(path).load(), before)
