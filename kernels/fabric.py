@@ -127,9 +127,10 @@ def counts(gpus, radix, design=RAIL_OPTIMISED, rails=8, planes=1, oversubscripti
 def port(link_gbps, switch_gbps, largest_port_gbps, planes=None, radix=None):
     """(planes, port speed, radix): how a port of ``link_gbps`` meets a switch of ``switch_gbps``; any one unit of rate.
 
-    Planes are as few as keep the port within ``largest_port_gbps``, unless given.  The radix is the switch's capacity
+    An infinite port is priced as one of 10^18 bytes/s.  Planes are as few as keep the port within ``largest_port_gbps``, unless given.  The radix is the switch's capacity
     over the port's speed, at most 256, unless given.
     """
+    link_gbps = ops.minimum(link_gbps, 1e18)
     if planes is None:
         planes = ops.maximum(ops.ceil(link_gbps / largest_port_gbps - EPSILON), 1.0)
     speed = link_gbps / planes

@@ -4,7 +4,7 @@
     core    = combine(inputs, parts)         full rank: exposed_dp, dp_comm_time, step; nothing else
     outputs = report(inputs, parts, core)    one expression each
 
-All of the link's influence enters through u = 1/(port bytes/s) in combine; whatever asks for a link (``required_*``) takes
+All of the link's influence enters through u = 1/(port bytes/s), as services of collectives and in combine; whatever asks for a link (``required_*``) takes
 windows and the step at u = 0 and so lacks the link axis.  A point that cannot run is NaN in what belongs to the step as a
 whole; ``status`` says why.  README.md beside this file tells the equations.
 """
@@ -37,7 +37,7 @@ MONEY = {"fabric_usd_per_gpu", "usd_per_million_tokens", "watts_per_gpu", "joule
 
 
 class Parts(NamedTuple):
-    """What does not depend on the link (see the module's docstring)."""
+    """What has a lower rank than the step: all that is free of the link, and the services of collectives at it."""
 
     x: Inputs
     work: object

@@ -28,6 +28,11 @@ def is_concrete(value):
     return isinstance(value, (int, float, bool, np.generic)) or (isinstance(value, np.ndarray) and value.ndim == 0)
 
 
+def is_zero(value):
+    """True where ``value`` is known now to be 0."""
+    return is_concrete(value) and value == 0
+
+
 def maximum(first, *others):
     """Elementwise largest of two or more."""
     for other in others:

@@ -18,7 +18,7 @@ Contention only changes offsets and counts (``contended``), pipelines and chunks
 from typing import NamedTuple
 
 from .collectives import fastest, seconds
-from .ops import ceil, clip, is_concrete, maximum, minimum, positive, ratio, repeat, where
+from .ops import ceil, clip, is_concrete, is_zero, maximum, minimum, positive, ratio, repeat, where
 
 NEWTON_STEPS = 4
 NO_LINK = 1e20
@@ -81,10 +81,6 @@ class Candidate(NamedTuple):
 
     offset: object
     counts: dict
-
-    def shifted(self, seconds):
-        """The same candidate, later by ``seconds``."""
-        return self._replace(offset=self.offset + seconds)
 
     def at(self, values):
         """Seconds, given those of each cost."""
@@ -207,9 +203,9 @@ def buckets(curve, bucket_bytes, first_bytes, cost, name, experts=True, alike=No
     """The :class:`Run` of a production curve cut into buckets.
 
     ``cost(bytes, expert_bytes)`` gives the :class:`Cost` of a bucket; ``name`` keeps the costs of several runs apart, but for
-    those of full buckets, which runs with the same ``alike`` share.  The
-    candidates are the first two and last two buckets and, at each kink, the bucket that completes there and the one before:
-    inside a run of buckets that complete between two kinks r and c are linear.
+    those of full buckets, which runs with the same ``alike`` share.  The candidates are the first two and last two buckets
+    and, at each kink, the bucket that completes there and its neighbours: inside a run of buckets that complete between two
+    kinks r and c are linear.
     """
     size, everything = bucket_bytes, curve.bytes
     first = minimum(first_bytes, everything)
@@ -228,7 +224,7 @@ def buckets(curve, bucket_bytes, first_bytes, cost, name, experts=True, alike=No
 
     costs = {"first": bucket_cost(0.0, first), "last": bucket_cost(everything - positive(tail), everything)}
     kinks = [curve.head_bytes, curve.head_bytes + curve.blocks * curve.block_bytes]
-    kinks = [kink for kink, more in zip(kinks, (curve.head_bytes, curve.embedding_bytes)) if not _zero(more)]
+    kinks = [kink for kink, more in zip(kinks, (curve.head_bytes, curve.embedding_bytes)) if not is_zero(more)]
     at_kink = [clip(ceil(_trim((kink - first) / size)), 0.0, last) for kink in kinks]
     if experts:
         into = clip(ceil(_trim((curve.head_bytes - first) / size)), 0.0, last)
@@ -272,18 +268,14 @@ def _trim(quotient):
     return quotient - 1e-12 * maximum(quotient, 1.0)
 
 
-def _zero(value):
-    return is_concrete(value) and value == 0
-
-
-def contended(run, window, slowdown, comm_slowdown):
+def contended(run, slowdown, comm_slowdown):
     """The candidates of a run under contention: the later of compute and communication ends ``candidate`` after W.
 
     While communication runs, compute advances at 1/(1 + kappa); while compute runs, communication at 1/(1 + kappa_c).  With
     f'_k the finish at the bucket k and C the services, T_k = [(1 - kappa kappa_c) f'_k + kappa_c ((1+kappa) W + kappa C')]
     / (1 + kappa_c), and compute alone ends at W + kappa/(1+kappa) C' (model.md section 5).
     """
-    if _zero(slowdown) and _zero(comm_slowdown):
+    if is_zero(slowdown) and is_zero(comm_slowdown):
         return run.candidates
     both = slowdown * comm_slowdown
     later, share = (1.0 - both) / (1.0 + comm_slowdown), slowdown / (1.0 + slowdown)
@@ -297,7 +289,7 @@ def contended(run, window, slowdown, comm_slowdown):
     return result + [Candidate(0.0, alone)]
 
 
-def compute_delay(run, window, slowdown, comm_slowdown):
+def compute_delay(run, slowdown, comm_slowdown):
     """Candidates whose *smallest* is E - W, by how much contention delays the end of this stage's compute."""
     share = slowdown / (1.0 + slowdown)
     result = [Candidate(0.0, {key: value * share * (1.0 + comm_slowdown) for key, value in run.counts.items()})]
@@ -322,7 +314,7 @@ def contended_exposed_s(ready_s, service_s, window_s, slowdown=0.0, comm_slowdow
     run = Run([Candidate(ready - window_s, {str(j): 1.0 for j in range(k, len(ready_s))}) for k, ready in enumerate(ready_s)],
               {str(j): 1.0 for j in range(len(ready_s))}, {})
     values = {str(j): service for j, service in enumerate(service_s)}
-    return maximum(0.0, exposed([Term(contended(run, window_s, slowdown, comm_slowdown))], values))
+    return maximum(0.0, exposed([Term(contended(run, slowdown, comm_slowdown))], values))
 
 
 def required_bytes_per_s(grad_bytes, flop_per_s, window_tokens, n=float("inf"), total_over_active=1.0, recompute=False):
@@ -338,9 +330,3 @@ def window_tokens(grad_bytes, flop_per_s, bytes_per_s, n=float("inf"), total_ove
 def diloco_end_s(period_s, comm_s, fragments):
     """End of a period T whose communication C streams in L fragments under compute: max(T + C/L, C + T/L)."""
     return maximum(period_s + comm_s / fragments, comm_s + period_s / fragments)
-
-
-def no_overlap_s(*seconds):
-    """Seconds without any overlap: the sum."""
-    return sum(seconds)
-

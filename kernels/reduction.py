@@ -14,7 +14,7 @@ proportion and issues one collective for each.
 from typing import NamedTuple
 
 from . import collectives as c
-from .ops import choose, is_concrete, maximum, minimum, positive, where
+from .ops import choose, is_concrete, is_zero, maximum, minimum, positive, where
 from .overlap import Candidate, Cost, Curve, Term, buckets, compute_delay, contended, plus
 from .schedule import ONE_F_ONE_B, slack_s
 from .sharding import fsdp_ends, fsdp_kept_ends
@@ -50,7 +50,7 @@ def groups(x):
 
 def _pods(x):
     """Domains of a pod; None: every domain is a pod of its own."""
-    if is_concrete(x.pod_gpus) and x.pod_gpus == 0:
+    if is_zero(x.pod_gpus):
         return None
     return where(x.pod_gpus > 0, maximum(x.pod_gpus // x.scaleup_domain, 1.0), 1.0)
 
@@ -71,7 +71,7 @@ def way_codes(x):
 
 
 def ways(x, work, times, net, shares, hop):
-    """``Way`` by code, for the codes that can occur.  ``times``: model.Times; ``hop``: Cost of a pipeline hop."""
+    """``Way`` by code, for the codes that can occur.  ``times``: times.Times; ``hop``: Cost of a pipeline hop."""
     build = {BUCKETS: _buckets, SHARDED: _sharded, RARE: _rare}
     return {code: build[code](x, work, times, net, shares, hop) for code in sorted(way_codes(x)[1])}
 
@@ -98,7 +98,7 @@ def _gather_algorithms(x, net, group):
 def _pair(shares, dense, experts, dense_bytes, expert_bytes):
     """Cost of one collective over the dense group and one over the experts'."""
     parts = ((dense, dense_bytes),)
-    if shares.moe and not (is_concrete(expert_bytes) and expert_bytes == 0):
+    if shares.moe and not is_zero(expert_bytes):
         parts += ((experts, expert_bytes),)
     return Cost(parts)
 
@@ -123,15 +123,15 @@ def _buckets(x, work, times, net, shares, hop):
     slow, comm_slow = x.overlap_slowdown, x.comm_slowdown
     candidates = [Candidate(0.0, {})]
     for run, slack, slack_hops, on in stages:
-        for item in contended(run, None, slow, comm_slow):
+        for item in contended(run, slow, comm_slow):
             late = item._replace(offset=item.offset - slack, counts=_less_hops(item.counts, slack_hops))
             candidates.append(late if on is None else late._replace(offset=where(on, late.offset, -float("inf"))))
     every = where((x.zero_stage == 2), x.micro_batches, 1.0)
     terms = [Term(candidates, every)]
-    if not _absent(slow) and x.at_most("pp") > 1:  # each stage's slow-down delays those below it, down to stage 0
+    if not is_zero(slow) and x.at_most("pp") > 1:  # each stage's slow-down delays those below it, down to stage 0
         inner = _chunks(x, plain, middle, None, gap, 0.0, 0.0)[0]
         for run, many in ((inner, positive(x.pp - 2.0)), (stages[1][0], minimum(x.pp - 1.0, 1.0))):
-            terms.append(Term(compute_delay(run, None, slow, comm_slow), many * every, least=True))
+            terms.append(Term(compute_delay(run, slow, comm_slow), many * every, least=True))
     served = [{name: count * every for name, count in run.counts.items() if name != "hop"} for run, *_ in stages]
     if x.at_most("zero_stage") > 0:
         gather, more, gather_costs = _parameter_gather(x, work, times, net, shares)
@@ -143,7 +143,7 @@ def _buckets(x, work, times, net, shares, hop):
 
 
 def _less_hops(counts, hops):
-    return counts if is_concrete(hops) and hops == 0 else plus(counts, {"hop": 1.0}, -1.0 * hops)
+    return counts if is_zero(hops) else plus(counts, {"hop": 1.0}, -1.0 * hops)
 
 
 def _runs(x, work, times, cost, moe):
@@ -166,7 +166,7 @@ def _runs(x, work, times, cost, moe):
         size = curve_size(whole, curve, x.bucket_bytes)
         return _Run(*buckets(curve, size, curve_size(whole, curve, x.first_bucket_bytes), cost, name, moe, alike), curve, size)
 
-    slowed = not _absent(x.overlap_slowdown)
+    slowed = not is_zero(x.overlap_slowdown)
 
     def curve_size(whole, curve, size):
         return where(x.bucketing == 1, curve.bytes, size) if whole else size
@@ -246,7 +246,7 @@ def _keeps_up(run, slow, slack, slack_hops, bucketing=0):
     heads = {dense: slow * curve.head_bytes / run.size}
     from_blocks = {mixed: slow * blocks / run.size}
     candidates = [Candidate(-in_blocks, _less_hops(from_blocks, slack_hops))]
-    if not (is_concrete(curve.head_bytes) and curve.head_bytes == 0):
+    if not is_zero(curve.head_bytes):
         candidates.append(Candidate(-window, _less_hops(plus(heads, from_blocks), slack_hops)))
     return candidates
 
@@ -276,7 +276,7 @@ def _parameter_gather(x, work, times, net, shares):
         for many, hidden in ((1.0, 0.0), (blocks, later * forward)):  # gathers of a chunk that show, forward that hides them
             found.append(after(first + chunks * hidden, chunks * many))
             found.append(after(first + blocks * forward + (chunks - 1.0) * hidden, (chunks - 1.0) * many + blocks, head=1.0))
-            if not _absent(first):  # the embedding's forward hides all that its chunk gathers
+            if not is_zero(first):  # the embedding's forward hides all that its chunk gathers
                 found.append(after((chunks - 1.0) * hidden, (chunks - 1.0) * many))
                 behind = positive(chunks - 2.0)
                 found.append(after(blocks * forward + behind * hidden + where(chunks > 1, 0.0, first),
@@ -343,7 +343,7 @@ def _sharded(x, work, times, net, shares, hop):
     begin, rest = times.stages.first_forward, times.embedding_window_s
     gathers = [Candidate(-begin, {"a.root": 1.0, "a": 1.0}),
                Candidate(-begin - (blocks - 1.0) * forward, {"a.root": 1.0, "a": blocks})]
-    if not _absent(begin):  # the embedding's forward hides all gathers of blocks
+    if not is_zero(begin):  # the embedding's forward hides all gathers of blocks
         gathers.append(Candidate(0.0, {"a.root": 1.0, "a": 0.0}))
     depth = minimum(x.prefetch, blocks - 1.0)
     resharding = where(x.reshard_after_forward > 0, 1.0, 0.0)
@@ -357,7 +357,7 @@ def _sharded(x, work, times, net, shares, hop):
         costs["s.root"] = Cost(((reduce_[0], x.grad_bytes * root / x.shard_group),))
         served |= {"s": blocks, "s.root": 1.0}
         sustained.append(Candidate(-backward, {"s": 1.0}))
-    late = rest if not _absent(rest) else None
+    late = rest if not is_zero(rest) else None
     ways_ = {1: lambda: fsdp_ends(blocks, backward, depth, x.reshard_last_block > 0, late, across is not None),
              0: lambda: fsdp_kept_ends(blocks, backward, late, across is not None)}
     if is_concrete(x.reshard_after_forward):
@@ -368,7 +368,7 @@ def _sharded(x, work, times, net, shares, hop):
         ends = [_chosen(x.reshard_after_forward, {0: no, 1: yes}) for no, yes in zip(kept, resharded)]
     window = blocks * backward + rest
     scatters = [item._replace(offset=item.offset - window) for item in ends]
-    if not (is_concrete(x.overlap_slowdown) and x.overlap_slowdown == 0):
+    if not is_zero(x.overlap_slowdown):
         # what is hidden slows the compute over it, E = W + kappa' C: exact where all but the first gather and the last scatter hide
         slow, inner = x.overlap_slowdown / (1.0 + x.overlap_slowdown), blocks - 1.0
         gathers.append(Candidate(-begin, {"a.root": 1.0, "a": 1.0 + slow * inner}))
@@ -377,10 +377,6 @@ def _sharded(x, work, times, net, shares, hop):
     every = x.micro_batches + x.pp - 1.0
     each = {name: count * x.micro_batches for name, count in served.items()}
     return Way([Term(gathers, every), Term(scatters, every)], [each], [Term(sustained)], costs)
-
-
-def _absent(seconds):
-    return is_concrete(seconds) and seconds == 0
 
 
 def _expert_shards(x):

@@ -31,7 +31,7 @@ all stages together: no slack, and the window of the reduction is the last weigh
 
 from typing import NamedTuple
 
-from .ops import choose, floor, is_concrete, maximum, minimum, positive, where
+from .ops import choose, floor, is_concrete, is_zero, maximum, minimum, positive, where
 
 ONE_F_ONE_B, ZB_H1, DUALPIPE = 0, 1, 2
 
@@ -102,7 +102,7 @@ def hops(x, stages):
         head, rounds = maximum(stages.first, stages.last), floor((m - 1.0) / pp) * several
         deep = rounds * (pp - 1.0)
         plain = [(0.0, fill), (-steady * head, fill + 2.0 * steady)]
-        if not _zero(stages.first):
+        if not is_zero(stages.first):
             plain += [(rounds * stages.first - deep * head, fill + 2.0 * deep),
                       (rounds * stages.first - steady * head, fill + 2.0 * steady)]
         if x.at_most("vpp") <= 1:
@@ -148,10 +148,6 @@ def _by_schedule(x, candidates):
         return choose(x.schedule, {code: (lambda items=items: items[index][which]) for code, items in built.items()}, codes)
 
     return [(entry(index, 0), entry(index, 1)) for index in range(longest)]
-
-
-def _zero(value):
-    return is_concrete(value) and value == 0
 
 
 def slack_s(x, stages):

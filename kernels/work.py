@@ -22,7 +22,7 @@ blocks hold 12 h^2 and nothing else, so that the first-order law is exact.
 
 from typing import NamedTuple
 
-from .ops import choose, maximum, minimum, positive, where
+from .ops import choose, is_zero, maximum, minimum, positive, where
 
 NONE, SELECTIVE, FULL = 0, 1, 2
 """Codes of ``recompute``."""
@@ -103,7 +103,7 @@ def work(x):
         recompute_flop=again,
         model_flop=model_flop,
         hardware_flop=model_flop + x.layers * again,
-        gemms=tuple(gemm for gemm in _gemms(x, moe, gated) if not _absent(gemm)),
+        gemms=tuple(gemm for gemm in _gemms(x, moe, gated) if not is_zero(gemm.share)),
         head_gemm=_gemm(x, minimum(x.vocab, 1), x.hidden, x.vocab, across=1 / x.tp),
     )
 
@@ -175,8 +175,3 @@ def _gemms(x, moe, gated):
     yield _gemm(x, moe, x.expert_ffn, h, rows=tokens, copies=held)
     yield _gemm(x, has_shared, h, up * shared_ffn, across=part)
     yield _gemm(x, has_shared, shared_ffn, h, along=part)
-
-
-def _absent(gemm):
-    """True where the share is known to be 0 now: a dense model's sweep carries no expert multiplications."""
-    return isinstance(gemm.share, (int, float)) and gemm.share == 0

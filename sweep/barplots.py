@@ -135,7 +135,7 @@ def draw_requirements(ds, at=None, path=None, *, facet=None, allow=None, width="
         for area, panel, column in zip(areas, panels, table.T):
             order = np.argsort(-np.nan_to_num(column, nan=-1), kind="stable")
             for place, index in enumerate(order[::-1]):
-                value, group = column[index], list(names)[index]
+                value = column[index]
                 length = high if np.isinf(value) else value
                 if length > 0:
                     color = "#2f8fbe" if place == len(order) - 1 else "#b9cfe0"

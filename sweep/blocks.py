@@ -7,6 +7,7 @@ What a condition says about single names decides which blocks are read: labels o
 and where the dataset carries zone maps (least and largest value of each chunk), blocks that cannot match are skipped.
 """
 
+import math
 from collections import OrderedDict
 from functools import cached_property
 
@@ -49,10 +50,7 @@ class Blocks:
 
     @property
     def size(self):
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return math.prod(self.shape)
 
     @cached_property
     def names(self):

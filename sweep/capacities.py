@@ -52,7 +52,7 @@ def waits(gpus, mix=USUAL, utilisations=UTILISATIONS, usd_per_gpu_hour=2.0):
         rows.append(
             {
                 "utilisation": busy,
-                "waiting_jobs": f"{found.probability:.1%}",
+                "waiting_jobs": found.probability,
                 "wait_hours": found.mean * mix.job_hours,
                 "wait_p99_hours": found.p99 * mix.job_hours,
                 "idle_gpus": gpus * (1 - busy),

@@ -102,7 +102,7 @@ class Drawing:
 def new_figure(width, height, caption=""):
     """A figure ``height`` inches high, with room below it for the caption's lines, drawn small."""
     inches = inches_of(width)
-    lines = textwrap.wrap(caption, int(inches * 27)) if caption else []
+    lines = textwrap.wrap(caption, int(inches * 25.5)) if caption else []
     below = 0.06 + 0.108 * len(lines) if lines else 0.0
     figure = Figure(figsize=(inches, height + below), layout="constrained")
     FigureCanvasAgg(figure)

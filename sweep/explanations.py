@@ -139,7 +139,8 @@ def _title(p):
 def _answer(explanation):
     p, out = explanation.point, explanation.outputs
     tolerance = f"at most {100 * p.x.tolerance:g} % of the step exposed"
-    return Section("The answer", (
+    never = (f"No such run exists ({', '.join(p.reasons)}): only what belongs to its parts has a value.",) if p.impossible else ()
+    return Section("The answer", never + (
         Line("required port, first order", out["first_order_link_gbps"], "Gb/s", "1.5" if p.x.zero_stage >= 3 else "1.4"),
         Line("required port, full model", out["required_link_gbps"], "Gb/s", "7.1", note="the reduction keeps up with the backward pass"),
         Line("required port at the tolerance", out["link_gbps_at_tolerance"], "Gb/s", "7.2", note=tolerance),

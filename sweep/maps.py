@@ -140,7 +140,8 @@ class _Paint:
         elif ports:
             self.levels = np.asarray(PORTS, float)
         elif self.log:
-            self.levels = np.unique(np.geomspace(positive.min(), positive.max(), 8)[1:-1].round(12))
+            low = max(positive.min(), positive.max() / 1e6)  # what is smaller is as good as none
+            self.levels = np.unique([float(f"{level:.12g}") for level in np.geomspace(low, positive.max(), 8)[1:-1]])
         else:
             spread = matplotlib.ticker.MaxNLocator(7).tick_values(finite.min(), finite.max())
             self.levels = np.asarray([level for level in spread if finite.min() < level < finite.max()]) if finite.max() > finite.min() else finite[:1]

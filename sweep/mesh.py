@@ -10,6 +10,7 @@ inside the kernels.  Two kinds of axis:
 A quantity can depend on several tables (peak_tflops on the accelerator and the dtype): it then has several dims.
 """
 
+import math
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -64,10 +65,7 @@ class Mesh:
     @property
     def size(self):
         """The number of points, as a Python integer (no overflow)."""
-        size = 1
-        for length in self.shape:
-            size *= length
-        return size
+        return math.prod(self.shape)
 
     def block(self, start=None, shape=None):
         """``model.Inputs`` of the block at ``start`` (index of its first point) of ``shape``; without both, of everything.

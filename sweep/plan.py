@@ -307,7 +307,7 @@ class Plan:
             f"time     about {self.seconds:.0f} s on 2 cores",
         ]
         if self.where is not None:
-            lines.insert(1, f"where    leaves {self.points_left:,} points")
+            lines.insert(1, f"where    leaves {self.points_left:,} points" + ("" if self.points_left else ": nothing to compute"))
         for v in self.variables:
             dims = ", ".join((*v.dims, *(name for name, _ in v.extra))) or "one value"
             lines.append(f"  {v.name} {v.dtype.str[1:]}  ({dims})")

@@ -239,6 +239,6 @@ def _finished(blocks, frame, rows):
         units[name] = blocks.ds.variables[base].attrs.get("units", "") if base in blocks.ds.variables else ""
     notes = [f"read {blocks.read} block{'s' * (blocks.read != 1)}" + (f", skipped {blocks.skipped}" if blocks.skipped else "")]
     if rows > len(frame):
-        notes.append(f"the first {len(frame)} rows found; ask for more with limit")
+        notes.append(f"the first {len(frame)} rows found; ask for more with --limit (limit=)")
     frame.attrs.update(units=units, notes=notes, blocks_read=blocks.read, blocks_skipped=blocks.skipped)
     return frame

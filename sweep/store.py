@@ -38,7 +38,9 @@ def open_store(path):
 
     place = find(path)
     if not _is_url(place):
-        root(place)
+        lost = [name for name in root(place)["consolidated_metadata"]["metadata"] if not (Path(place) / name / "zarr.json").exists()]
+        if lost:
+            raise StoreError(f"{place}: {', '.join(lost)} lost from the store. Type: sweep check {place}.")
     try:
         ds = xr.open_dataset(place, engine="zarr", chunks=None, consolidated=True, cache=False)
     except Exception as error:  # zarr raises many kinds for a damaged file

@@ -8,6 +8,7 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
+import xarray as xr
 from matplotlib.colors import to_rgb
 
 from sweep import drawings, maps
@@ -147,3 +148,12 @@ def test_no_global_state():
     code = "import sys, tests.datasets as d; from sweep import maps; maps.draw_map(d.iso(5), 'micro_batch', 'peak_tflops', 'required_link_gbps'); print('matplotlib.pyplot' in sys.modules, 'jax' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip() == "False False"
     assert matplotlib.rcParams["font.family"] != ["STIXGeneral"]
+
+
+def test_tiny_values_leave_levels_apart(tmp_path):
+    """A wait that falls to 1e-20 hours: levels stay positive and distinct."""
+    axes = {"gpus": ("gpus", [1.0, 2.0, 4.0]), "load": ("load", [0.3, 0.6, 0.9])}
+    values = np.array([[1e-20, 1e-3, 1.0], [1e-18, 1e-2, 10.0], [1e-16, 0.1, 100.0]])
+    ds = xr.Dataset({"wait": (("gpus", "load"), values, {"units": "h", "long_name": "wait"})}, axes)
+    draw_map(ds, "gpus", "load", "wait", path=tmp_path / "wait.png")
+    assert (tmp_path / "wait.png").stat().st_size > 0

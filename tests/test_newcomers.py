@@ -76,3 +76,22 @@ def test_validation_is_strict_json(tmp_path):
     code, out, _ = sweep("validate", "--format", "json", folder=tmp_path)
     assert code == 0
     json.loads(out, parse_constant=lambda word: pytest.fail(f"{word} is no JSON"))
+
+
+def test_a_lost_array_is_named(tmp_path):
+    import shutil
+
+    run(Spec.from_dict(CONFIG), tmp_path / "s.zarr")
+    shutil.rmtree(tmp_path / "s.zarr" / "step_time_s")
+    code, out, error = sweep("query", "s.zarr", "--best", "step_time_s", folder=tmp_path)
+    assert code == 2 and not out and "step_time_s lost" in error
+
+
+def test_what_cannot_run_says_so_first(tmp_path):
+    code, out, _ = sweep("explain", "model=llama-3-70b", "accelerator=h100", "tp=128", "dp=4", folder=tmp_path)
+    assert code == 0 and "No such run exists (heads)" in out.splitlines()[5]
+
+
+def test_an_infinite_port_has_a_step_and_no_warning(tmp_path):
+    code, out, error = sweep("explain", "model=llama-3-8b", "accelerator=h100", "dp=64", "link_gbps=inf", folder=tmp_path)
+    assert code == 0 and out and not error

@@ -93,10 +93,10 @@ def test_contention_is_exact():
         slowdown = r.choice([0.0, r.random()])
         comm_slowdown = r.choice([0.0, r.random(), 1.0])
         ends = reduction.reduction(reduction.cut_buckets(segments, bucket, first), law, 0.0, slowdown, comm_slowdown)
-        kernel = max(c.at(values) for c in overlap.contended(run, curve.seconds, slowdown, comm_slowdown))
+        kernel = max(c.at(values) for c in overlap.contended(run, slowdown, comm_slowdown))
         agree(max(0.0, kernel), ends.exposed)
         if slowdown:
-            delay = min(c.at(values) for c in overlap.compute_delay(run, curve.seconds, slowdown, comm_slowdown))
+            delay = min(c.at(values) for c in overlap.compute_delay(run, slowdown, comm_slowdown))
             agree(delay, ends.compute - curve.seconds)
 
 
