@@ -24,8 +24,9 @@ from .errors import SpecError
     help="What to work.",
 )
 @click.option("--section", "sections", multiple=True, metavar="WORD", help="Only sections titled with WORD. Repeatable.")
+@click.option("--interval", type=int, metavar="PERCENT", help="Ends about the step time that so many measured runs lie between.")
 @click.option("--draw", metavar="FILE", help="The step's timeline as a .png, .svg or .pdf.")
-def explain(inputs, format, about, sections, draw):
+def explain(inputs, format, about, sections, interval, draw):
     """The numbers of one point worked step by step, up to the required port and what would change it.
 
     \b
@@ -34,9 +35,12 @@ def explain(inputs, format, about, sections, draw):
       sweep explain model=mixtral-8x7b accelerator=h100 ep=8 pp=4 dp=64 micro_batches=16 --format markdown
       sweep explain model=llama-3-8b accelerator=h100 dp=64 zero_stage=3 --draw step.png
       sweep explain model=llama-3-8b accelerator=b200 dp=64 --section "first order to full" --section change
+      sweep explain model=llama-3-70b accelerator=h100 tp=8 dp=16 --interval 80 --section sure
       sweep explain --about money model=llama-3-70b accelerator=h100 tp=8 gpus=1024
     """
     if about != "step":
+        if interval is not None:
+            raise SpecError("sweep explain: --interval stands about a step time. Leave out --about.")
         from . import moneysheets, tables
 
         sheet = moneysheets.about(about, **_assignments("explain", inputs)).only(sections)
@@ -44,7 +48,7 @@ def explain(inputs, format, about, sections, draw):
         return
     from . import explanations
 
-    said = explanations.explain(**_assignments("explain", inputs))
+    said = explanations.explain(interval, **_assignments("explain", inputs))
     click.echo(said.render(format, sections))
     if draw:
         said.draw(draw)

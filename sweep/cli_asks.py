@@ -23,6 +23,7 @@ from .errors import StoreError
 @click.option("--count", is_flag=True, help="How many points match.")
 @click.option("--columns", metavar="NAMES", help="Names to show.")
 @click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="Rows at most; 0: all.")
+@click.option("--interval", type=int, metavar="PERCENT", help="Beside step times, the ends that so many measured runs lie between.")
 @allow_option
 @table_format("parquet")
 def query(store, at, allow, limit, format, **asked):
@@ -34,6 +35,7 @@ def query(store, at, allow, limit, format, **asked):
       sweep query quickstart --where "exposed_fraction > 0.1" --count
       sweep query quickstart --crossover exposed_fraction=0.02 --along link_gbps
       sweep query quickstart --group-by bottleneck --format csv
+      sweep query quickstart --best step_time_s --interval 80
     """
     from . import exports, queries, selections
     from .store import open_store

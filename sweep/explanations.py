@@ -8,7 +8,7 @@ Everything runs in NumPy, on the kernels' own intermediate numbers; jax is not i
 
 import math
 
-from . import decompositions, derivations, exposures
+from . import decompositions, derivations, exposures, intervals
 from ._kernels import quantities
 from .points import Point
 from .worksheets import Line, Section, Table, Worksheet, amount, number
@@ -16,15 +16,15 @@ from .worksheets import Line, Section, Table, Worksheet, amount, number
 FORMATS = ("text", "markdown", "latex", "json")
 
 
-def explain(**inputs):
+def explain(interval=None, **inputs):
     """The worked answer of one point: an :class:`Explanation`.
 
-    Keywords are the words of a config: presets by name (``model="llama-3-70b"``, ``accelerator="h100"``) and any quantity
+    ``interval``: per cent (such as 80) of measured runs that the ends about the step time are to hold.  The other keywords are the words of a config: presets by name (``model="llama-3-70b"``, ``accelerator="h100"``) and any quantity
     beside them; what is not given is stated with its default.  Raises SpecError.
 
         print(sweep.explain(model="llama-3-70b", accelerator="h100", tp=8, dp=128))
     """
-    return Explanation(Point.of(**inputs))
+    return Explanation(Point.of(**inputs), interval)
 
 
 class Explanation:
@@ -33,8 +33,9 @@ class Explanation:
     ``outputs``: name -> float; ``first_order_gbps`` and ``steps``: the decomposition; ``levers``: what would change it.
     """
 
-    def __init__(self, point):
+    def __init__(self, point, interval=None):
         self.point = point
+        self.band = None if interval is None else intervals.band(intervals.family_of(intervals.given(point)), interval)
         self.outputs = dict(point.out)
         self.first_order_gbps, self.steps = decompositions.decompose(point.inputs)
         self.levers, self.idle = decompositions.levers(point.inputs)
@@ -46,6 +47,7 @@ class Explanation:
             *before,
             _decomposition(self),
             *after,
+            *([_sure(self)] if self.band else []),
             _changes(self),
         ]
         numbered = [section._replace(title=f"{index}. {section.title}") for index, section in enumerate(ordered)]
@@ -77,6 +79,7 @@ class Explanation:
             "first_order_link_gbps": self.first_order_gbps,
             "decomposition": [step._asdict() for step in self.steps],
             "levers": [lever._asdict() for lever in self.levers],
+            "interval": self.band and self.band._asdict() | {"ends": _ends(self)},
             "sections": content["sections"],
         })  # fmt: skip
 
@@ -198,6 +201,22 @@ def _decomposition(explanation):
     if idle:
         items.append(f"Without effect here: {', '.join(idle)}.")
     return Section("From first order to full", tuple(items), "7.5")
+
+
+def _ends(explanation):
+    """name -> (low, high) of the outputs that an interval can stand beside."""
+    band, out = explanation.band, explanation.outputs
+    return {name: intervals.interval(out[name], band.family, band.level) for name in intervals.SCALED if name in out}
+
+
+def _sure(explanation):
+    rows = []
+    for name, ends in _ends(explanation).items():
+        row = quantities.OUTPUTS[name]
+        unit = "" if row.unit == "1" else row.unit
+        rows.append((row.long_name, *(amount(value, unit) for value in (ends[0], explanation.outputs[name], ends[1]))))
+    said = explanation.band.words() + ". Requirements have none: nobody has measured them."
+    return Section("How sure the step is", (Table(("", "low", "predicted", "high"), tuple(rows), "interval"), said))
 
 
 def _changes(explanation):

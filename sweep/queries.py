@@ -9,9 +9,9 @@ out.  Points whose status is not ok are left out unless their reason is allowed.
 import numpy as np
 import pandas as pd
 
-from . import crossings, selections, sensitivities
+from . import crossings, intervals, selections, sensitivities
 from ._kernels import quantities
-from .blocks import Blocks
+from .blocks import Blocks, work_ahead
 from .errors import SweepError
 from .winners import Front, Groups, Top, direction
 
@@ -20,7 +20,7 @@ LIMIT = 100  # rows, unless asked for more
 
 def query(
     ds, where=None, at=None, best=None, top=1, over=None, pareto=None, crossover=None, along=None, sensitivity=None,
-    group_by=None, count=False, columns=None, limit=LIMIT, allow=None,
+    group_by=None, count=False, columns=None, limit=LIMIT, allow=None, interval=None,
 ):  # fmt: skip
     """Ask ``ds``, any Dataset with axes, outputs and ``status``; returns a DataFrame.
 
@@ -36,6 +36,7 @@ def query(
     count        how many points match
     columns      names to show; ``limit`` rows at most (None: all)
     allow        reasons of status that do not disqualify, beside those that the sweep itself allows
+    interval     per cent (such as 80): beside step times and what follows from them, ends that so many measured runs lie between
     """
     asked = [name for name, value in (("best", best), ("pareto", pareto), ("crossover", crossover), ("sensitivity", sensitivity), ("count", count)) if value]
     if len(asked) > 1:
@@ -51,6 +52,12 @@ def query(
     for what, names in (("group_by", group_by), ("over", over), ("columns", columns)):
         for name in names or ():
             blocks.check(name, what)
+    if interval is not None:
+        if crossover or sensitivity or count or (group_by and not (best or pareto)):
+            raise SweepError("interval: stands beside points: all of them, the best or a front.")
+        columns = columns or ([] if best or pareto else default_columns(blocks))
+        columns = [*columns, *intervals.deciding(blocks.names, columns)]  # shown for now: intervals.beside takes them off again
+    rows = None
     if best:
         frame = _best(blocks, best, top, over, group_by, columns)
     elif pareto:
@@ -62,11 +69,9 @@ def query(
     elif group_by or count:
         frame = _groups(blocks, group_by or [], [] if count else columns or [])
     else:
-        return _finished(blocks, *_points(blocks, columns, limit))
-    rows = len(frame)
-    if limit and rows > limit:
-        frame = frame.iloc[:limit]
-    return _finished(blocks, frame, rows)
+        frame, rows = _points(blocks, columns, limit)
+    frame = _finished(blocks, frame.iloc[:limit] if limit else frame, rows or len(frame))
+    return frame if interval is None else intervals.beside(frame, interval)
 
 
 def iterate(blocks, columns):
@@ -115,11 +120,8 @@ def _best(blocks, best, top, over, group_by, columns):
         group_by = [dim for dim in blocks.dims if dim not in over]
     over = [dim for dim in (over or blocks.dims) if dim not in group_by]
     winners = Top(blocks, name, sign, group_by, over, top)
-    for block in blocks:
-        if winners.may_improve(block):
-            winners.feed(block)
-        else:
-            blocks.read, blocks.skipped = blocks.read - 1, blocks.skipped + 1
+    for candidates in work_ahead(winners.worth_reading(), winners.look):
+        winners.feed(*candidates)
     shown = [*group_by, *(dim for dim in blocks.dims if dim not in group_by and dim in _varying(blocks))]
     return _winning(blocks, winners, group_by, [*shown, name, *(columns or [])], top > 1)
 
@@ -146,7 +148,8 @@ def _winning(blocks, finder, group_by, columns, ranked):
             values = rows.keys[group_by.index(name)]
             table[name] = blocks.labels(name)[values.astype(int)] if name in blocks.dims else _column(blocks, name, values)
             continue
-        column = pd.Series(_column(blocks, name, gather(blocks, name, rows.places)))
+        values = rows.known[name] if name in rows.known else gather(blocks, name, rows.places)
+        column = pd.Series(_column(blocks, name, values))
         if not rows.has.all():
             column = column.astype("Int64") if column.dtype.kind in "iu" else column
             column = column.where(rows.has)

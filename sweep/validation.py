@@ -105,22 +105,6 @@ def kept(report):
     }
 
 
-def interval(step_s, accelerator, inputs, level=80):
-    """(low, high) seconds that hold ``level`` per cent of unseen runs like this one, from the residuals kept in configs/validation.json.
-
-    ``inputs``: the design's quantities by name (hidden, micro_batch, seq_len, tp, experts); the family is its accelerator's generation,
-    dense or MoE, host-bound or not.  NaN where no figures are kept.
-    """
-    levels = stored().get("interval", {}).get("levels", {})
-    half = levels.get(str(level))
-    if not half:
-        return float("nan"), float("nan")
-    kind = "MoE" if inputs.get("experts") else "dense"
-    like = runs.Run("", "", f"{accelerator} {kind}", "", accelerator, "", "", "", {"tp": 1, **inputs}, step_s)
-    width = half.get(scores.family(like), half["all"])
-    return step_s * float(np.exp(-width)), step_s * float(np.exp(width))
-
-
 def _by(usable, error, key):
     groups = defaultdict(list)
     for k, run in enumerate(usable):
@@ -201,9 +185,11 @@ def _interval(usable, predicted, fit, half, covered):
     rows = [run for run, t in zip(usable, test) if t]
     seen = [run for run, f in zip(usable, fit) if f]
     flat = scores.spread(seen, scores.errors(seen, scores.constant_fraction(seen, seen)))
-    residuals = scores.errors(seen, predicted[fit])
-    levels = {str(level): scores.spread(seen, residuals, level / 100) for level in LEVELS}
-    out = {"half_width": half, "levels": levels, "coverage": float(np.mean(covered[test])), "families": {}}
+    error = scores.errors(seen, predicted[fit])
+    levels = {str(level): scores.spread(seen, error, level / 100) for level in LEVELS}
+    rested = Counter(name for run in seen for name in (scores.family(run), "all"))
+    residuals = {name: rested[name] for name in half}
+    out = {"half_width": half, "levels": levels, "residuals": residuals, "coverage": float(np.mean(covered[test])), "families": {}}
     widths = []
     for name in sorted({scores.family(run) for run in rows}):
         mine = np.array([scores.family(run) == name for run in rows])
