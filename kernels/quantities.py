@@ -153,7 +153,7 @@ _INPUTS = (
     _number("tolerance", "1", "fraction of the step that may stay exposed", "tol", 0.02, high=0.99),
     # -- money and power -----------------------------------------------------------------------------------------------
     # SHEET: public cost sheet of H100 clusters, August 2024, docs.google.com/spreadsheets/d/1Ft3RbeZ-w43kYSiLfYc1vxO41mK5lmJpcPC9GOYHAWc
-    _number("accelerator_usd", "USD", "price of an accelerator with its share of the server, without NIC", "", 37000.0, note="DGX H100 class: 310,000 USD a node with NICs in August 2024 (SHEET), less 8 NICs"),
+    _number("accelerator_usd", "USD", "price of an accelerator with its share of the server, without NIC", "", 37000.0, note="H100: 310,000 USD a node with NICs in August 2024 (SHEET), less 8 NICs; SemiAnalysis had 270,000 in 2023 (github.com/epoch-research/training-cost-trends)"),
     _number("accelerator_watts", "W", "power of an accelerator with its share of the server", "", 1275.0, note="DGX H100: 10.2 kW at most for eight"),
     _positive("switch_gbps", "Gb/s", "capacity of a switch", "", 51200.0, scale=GBPS, note="64 ports of 800 Gb/s (SN5600); a QM9700 has 25,600"),
     _positive("switch_port_gbps", "Gb/s", "fastest port of a switch; faster links are split over planes", "", 800.0, scale=GBPS),
@@ -164,13 +164,13 @@ _INPUTS = (
     _number("switch_usd_per_gbps", "USD s/Gb", "price of a switch per Gb/s of capacity", "", 1.4, scale=1 / GBPS, note="36,000 USD for 64 x 400 Gb/s (SHEET; about 50,000 from NVIDIA)"),
     _number("optics_usd_per_gbps", "USD s/Gb", "price of the two transceivers of a link per Gb/s", "", 3.0, scale=1 / GBPS, note="1,280 USD a 400 Gb/s link with its fibre (SHEET)"),
     _number("cable_usd", "USD", "price of a link's fibre and handling, whatever its speed", "", 80.0, note="1,280 USD a 400 Gb/s link with its fibre (SHEET), split by assumption"),
-    _number("nic_usd_per_gbps", "USD s/Gb", "price of a NIC per Gb/s", "", 4.0, scale=1 / GBPS, note="assumption"),
-    _number("switch_watts_per_gbps", "W s/Gb", "switch power per Gb/s of capacity", "", 0.03, scale=1 / GBPS, note="assumption: about 750 W for 25.6 Tb/s without optics"),
-    _number("optics_watts_per_gbps", "W s/Gb", "power of the two transceivers of a link per Gb/s", "", 0.0425, scale=1 / GBPS, note="17 W for two 400 Gb/s ports of a transceiver (NVIDIA MMS4X00)"),
+    _number("nic_usd_per_gbps", "USD s/Gb", "price of a NIC per Gb/s", "", 4.0, scale=1 / GBPS, note="assumption: 1,600 USD at 400 Gb/s; no list price is public"),
+    _number("switch_watts_per_gbps", "W s/Gb", "switch power per Gb/s of capacity", "", 0.018, scale=1 / GBPS, note="51.2 Tb/s without transceivers: 913 W typical (UfiSpace S9321-64E, ipinfusion.com/technology/tomahawk-5)"),
+    _number("optics_watts_per_gbps", "W s/Gb", "power of the two transceivers of a link per Gb/s", "", 0.0425, scale=1 / GBPS, note="17 W a plug of two 400 Gb/s ports at the switch, 9 W of one at the NIC (docs.nvidia.com/networking/display: QM97X0PUB/Interfaces, mms4x00ns400/overview)"),
     _number("nic_watts_per_gbps", "W s/Gb", "NIC power per Gb/s", "", 0.06, scale=1 / GBPS, note="assumption: about 25 W at 400 Gb/s"),
-    _number("usd_per_kwh", "USD", "price of energy", "", 0.08, note="assumption"),
-    _positive("pue", "1", "power usage effectiveness", "", 1.25, note="assumption"),
-    _positive("amortisation_years", "a", "life over which capital is written off", "", 4.0, note="assumption"),
+    _number("usd_per_kwh", "USD", "price of energy", "", 0.08, note="8.06 cents, mean of US industry in 2023 (EIA, by statista.com/statistics/190680)"),
+    _positive("pue", "1", "power usage effectiveness", "", 1.25, note="assumption, between the 1.58 of Uptime Institute's survey (journal.uptimeinstitute.com, 2023) and the 1.1 of the largest sites"),
+    _positive("amortisation_years", "a", "life over which capital is written off", "", 4.0, note="assumption: what Microsoft, Alphabet and Amazon used until 2022; they use 5 to 6 now (shaulkoral.com/useful-life-of-servers-and-network-assets-at-tech-companies)"),
     # -- serving (kernels/serving.py; seq_len is the length of prompt and context) ------------------------------------
     _positive("decode_batch", "sequences", "sequences decoded together", "b_d", 32.0, note="of a tensor-parallel group and micro-batch"),
     _count("serving_micro_batches", "micro-batches that alternate in serving", "m_d", 1, note="2: experts of one exchange while the other computes"),

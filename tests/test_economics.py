@@ -79,7 +79,8 @@ def test_generations_and_their_ports():
         link_gbps=[25, 50, 100, 200, 400, 800, 1600], outputs=["usd_per_million_tokens", "tokens_per_s_per_gpu"],
     )  # fmt: skip
     found = economics.table(ds, allow=["memory"])
-    assert found.cost_optimal_link_gbps.tolist() == [50, 100, 400, 800]
+    assert found.cost_optimal_link_gbps.tolist() == [50, 200, 400, 800]
+    assert found.flat_low_link_gbps.tolist() == [50, 100, 400, 800]
     assert found.flat_high_link_gbps.tolist() == [50, 200, 400, 800]
     text = economics.words(ds, {"accelerator": "h100"}, ["memory"])
     assert "with a port of 400 Gb/s" in text and "One step less, 200 Gb/s, costs +" in text

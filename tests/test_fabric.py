@@ -1,5 +1,7 @@
 """Networks against the tables of NVIDIA's reference architectures, a cost sheet, and a wiring built port by port."""
 
+import json
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -24,52 +26,50 @@ def inputs(**overridden):
     )
 
 
-# docs.nvidia.com/dgx-superpod/reference-architecture-scalable-infrastructure-b200, DGX SuperPOD architecture, compute fabric
-B200 = {  # GPUs: leaf, spine, core, node-leaf, leaf-spine, spine-core
-    512: (16, 8, 0, 512, 512, 0),
-    1024: (32, 16, 0, 1024, 1024, 0),
-    2048: (64, 32, 0, 2048, 2048, 0),
-    4096: (128, 128, 64, 4096, 4096, 4096),
-    16384: (512, 512, 256, 16384, 16384, 16384),
-}
+CASES = {case["id"]: case for case in json.loads((Path(__file__).parent / "data" / "worked_cases.json").read_text())["cases"]}
+SUPERPOD_B200 = [case for name, case in CASES.items() if name.startswith("superpod-b200")]
 
 
-@pytest.mark.parametrize("gpus", B200)
-def test_superpod_b200(gpus):
-    found = fabric.counts(gpus, radix=64)
-    row = (
-        found.leaf,
-        found.spine,
-        found.core,
-        found.node_leaf_cables,
-        found.leaf_spine_cables,
-        found.spine_core_cables,
-    )
-    assert row == B200[gpus] and found.fits
+def row(found):
+    """Counts as a table's row: leaf, spine, core, node-leaf, leaf-spine and spine-core cables."""
+    return (found.leaf, found.spine, found.core, found.node_leaf_cables, found.leaf_spine_cables, found.spine_core_cables)
 
 
-@pytest.mark.parametrize(
-    "nodes, leaf, spine, node_cables, spine_cables",
-    [(31, 8, 4, 252, 256), (95, 24, 16, 764, 768), (127, 32, 16, 1020, 1024)],
-)
+@pytest.mark.parametrize("case", SUPERPOD_B200, ids=lambda case: case["id"])
+def test_superpod_b200(case):
+    """The worked cases, copied from NVIDIA's table, to the last cable; a tier that the table leaves blank is empty."""
+    published = case["published_answer"]["value"]
+    names = ("leaf", "spine", "core", "node_leaf_cables", "leaf_spine_cables", "spine_core_cables")
+    found = fabric.counts(case["inputs"]["gpus"], radix=case["inputs"]["radix"])
+    assert row(found) == tuple(published[name] or 0 for name in names) and found.fits
+
+
+def test_superpod_b200_8192():
+    """The row of the same table that is no worked case: 1,024 nodes."""
+    assert row(fabric.counts(8192, radix=64)) == (256, 256, 128, 8192, 8192, 8192)
+
+
+@pytest.mark.parametrize("nodes, leaf, spine, node_cables, spine_cables", [
+    (31, 8, 4, 252, 256), (63, 16, 8, 508, 512), (95, 24, 16, 764, 768), (127, 32, 16, 1020, 1024),
+])  # fmt: skip
 def test_superpod_h100(nodes, leaf, spine, node_cables, spine_cables):
     """One node's place goes to the fabric manager, whose four cables the table counts: 127 x 8 + 4.
 
-    The rows of 31 and 95 nodes are those of the same table (docs.nvidia.com/dgx-superpod, H100, network fabrics,
-    table 4): with 95 nodes 12 spines would carry the 768 cables, but 12 does not divide a leaf's 32 uplinks, and the
-    table has 16.
+    The first three rows are those of the same table (docs.nvidia.com/dgx-superpod, H100, network fabrics, table 4):
+    with 95 nodes 12 spines would carry the 768 cables, but 12 does not divide a leaf's 32 uplinks, and the table has
+    16.  The table counts cables of 95 nodes, not of the 96 places: 760 + 4.
     """
+    published = CASES["superpod-h100-1016"]["published_answer"]["value"]
+    assert nodes != 127 or (leaf, spine, node_cables, spine_cables) == tuple(published.values())
     found = fabric.counts(8 * nodes, radix=64, extra_ports=4)
-    assert (found.leaf, found.spine, found.node_leaf_cables, found.leaf_spine_cables) == (
-        leaf,
-        spine,
-        node_cables,
-        spine_cables,
-    )
+    assert row(found) == (leaf, spine, 0, node_cables, spine_cables, 0)
 
 
-@pytest.mark.parametrize("gpus", [512, 1024, 2048, 4096, 8192])
-def test_superpod_b300_two_planes(gpus):
+B300 = CASES["superpod-b300-rows"]
+
+
+@pytest.mark.parametrize("place", range(5))
+def test_superpod_b300_two_planes(place):
     """Two planes of 400 Gb/s on switches of 128 such ports: two tiers up to 8,192 GPUs, where 64 ports of 800 Gb/s
     end at 2,048.
 
@@ -77,12 +77,49 @@ def test_superpod_b300_two_planes(gpus):
     its leaf count has ports for two, but its column of node-leaf cables has one.  It counts the twin-port plug at the
     GPU.
     """
+    published, gpus = B300["published_answer"]["value"], B300["inputs"]["gpus"][place]
     planes, speed, radix = fabric.port(800.0, 51200.0, 400.0)
     assert (planes, speed, radix) == (2, 400, 128)
     found = fabric.counts(gpus, radix, planes=planes)
-    assert (found.leaf, found.spine, found.core, found.tiers) == (gpus / 32, gpus / 64, 0, 2)
-    assert found.node_leaf_cables == 2 * gpus and found.leaf * radix / 2 == 2 * gpus
+    assert (found.leaf, found.spine, found.core, found.tiers) == (published["leaf"][place], published["spine"][place], 0, 2)
+    assert published["node_leaf"][place] == gpus and found.node_leaf_cables == 2 * gpus  # the contradiction
+    assert found.leaf * radix / 2 == 2 * gpus  # ports below the leaves that the table itself buys
     assert fabric.counts(gpus, 64).tiers == (2 if gpus <= 2048 else 3)
+
+
+@pytest.mark.parametrize("gpus, leaf, spine", [(576, 8, 4), (1152, 16, 8), (2304, 32, 18), (4608, 64, 36), (10368, 144, 72)])
+def test_superpod_b300_xdr(gpus, leaf, spine):
+    """One plane of 800 Gb/s on switches of 144 ports (docs.nvidia.com/dgx-superpod, scalable-infrastructure-b300-xdr,
+    table 3).
+
+    2,304 GPUs: 16 spines would carry the cables, 18 divide the 72 uplinks, and the table has 18.  The last row
+    contradicts itself: it prints 9,216 GPUs, but 1,296 nodes, 144 leaves and 10,368 cables, which are those of
+    1,296 x 8 = 10,368.
+    """
+    assert row(fabric.counts(gpus, radix=144)) == (leaf, spine, 0, gpus, gpus, 0)
+    assert 1296 * 8 == 10368 and fabric.counts(9216, radix=144).leaf == 128
+
+
+SHEET = {  # nodes: switches, million USD of switches, of cables and optics
+    128: (48, 1.728, 2.621440), 256: (96, 3.456, 5.242880), 512: (192, 6.912, 10.485760), 1024: (384, 13.824, 20.971520),
+    2048: (768, 27.648, 41.943040), 4096: (2560, 92.160, 124.518400), 8192: (5120, 184.320, 249.036800),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("nodes", SHEET)
+def test_cost_sheet_rows(nodes):
+    """Rows of the SHEET: separate rails of two tiers up to 2,048 nodes, three tiers beyond.
+
+    Switches to the last one, and money: switches within 1 % (1.4 USD per Gb/s is 35,840 a switch), optics and cables
+    within 2 % (the third hop is 1,240 USD there, 1,280 here).
+    """
+    switches, switch_million, optics_million = SHEET[nodes]
+    design = fabric.RAIL_ONLY if nodes <= 2048 else fabric.FAT_TREE
+    x = inputs(gpus=8 * nodes, switch_gbps=25600.0, planes=1, fabric_design=design)
+    assert fabric.network(x).counts.switches == switches
+    usd = fabric.network_usd(x)
+    assert usd[0] == pytest.approx(switch_million * 1e6, rel=0.01)
+    assert usd[1] == pytest.approx(optics_million * 1e6, rel=0.02)
 
 
 def test_cost_sheet_of_august_2024():
@@ -164,7 +201,7 @@ def test_money_and_watts():
     """Capital over its life plus energy: by hand for one point."""
     x = inputs()
     cost = fabric.cost(x)
-    assert cost.watts_per_gpu == pytest.approx((1275 + 400 * (3 * 0.03 + 2 * 0.0425 + 0.06)) * 1.25)
+    assert cost.watts_per_gpu == pytest.approx((1275 + 400 * (3 * 0.018 + 2 * 0.0425 + 0.06)) * 1.25)
     assert cost.fabric_usd_per_gpu == pytest.approx(400 * (3 * 1.4 + 2 * 3 + 4) + 2 * 80)
     capital = (37000 + cost.fabric_usd_per_gpu) / (4 * 365.25 * 86400)
     assert cost.usd_per_second_per_gpu == pytest.approx(capital + cost.watts_per_gpu / 1000 * 0.08 / 3600)
