@@ -78,6 +78,7 @@ def complete(inputs):
         pod_latency_us=x.link_latency_us if x.pod_latency_us is None else x.pod_latency_us,
         efficiency=efficiency,
         gemm_half_flop=0.0 if x.gemm_half_flop is None else x.gemm_half_flop,
+        link_efficiency=x.link_efficiency * _ports_left(x),
     )
     return x._replace(**{name: getattr(x, name) * row.scale for name, row in INPUTS.items()
                          if row.scale != 1.0 and getattr(x, name) is not None})
@@ -105,6 +106,13 @@ def impossible(x):
     }
     assert tuple(reasons) == quantities.REASONS[1:-1]
     return reasons
+
+
+def _ports_left(x):
+    """Share of a node's ports that work: the survivors carry the bytes of all, and every rank waits for that node."""
+    if is_concrete(x.lost_rails) and x.lost_rails == 0:
+        return 1.0
+    return maximum(x.fabric_rails - x.lost_rails, 1e-9) / x.fabric_rails
 
 
 def _not(condition):

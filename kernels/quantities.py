@@ -187,6 +187,8 @@ _INPUTS = (
     _choice("rank_tail", "distribution of a rank's step", ("normal", "lognormal", "exponential"), "normal"),
     _positive("network_mtbf_years", "a", "mean time between network failures that stop a job, per accelerator", "", 69.0, note="Llama 3: 35 in 54 days on 16,384 accelerators (arXiv 2407.21783, table 5)"),
     _positive("mtbf_years", "a", "mean time between failures of any kind, per accelerator", "", 5.8, note="Llama 3: 419 in 54 days on 16,384 accelerators (same table)"),
+    _number("lost_rails", "1", "ports that one node has lost, of its fabric_rails: everybody waits for it", "r_lost", 0.0),
+    _number("repair_hours", "h", "time until a failed link or port is replaced", "", 4.0, note="assumption"),
     _number("restart_hours", "h", "time lost per failure: work since the last checkpoint, and the restart", "", 0.5, note="assumption"),
 )
 
@@ -272,6 +274,7 @@ _FURTHER = (  # not of a training step: worked out only when asked for by name
     Quantity("usable_utilisation", "1", "utilisation at which the queue grows without bound", better="high"),
     Quantity("usd_per_busy_gpu_hour", "USD", "cost of an accelerator's busy hour, idle ones paid for", better="low"),
     Quantity("straggler_factor", "1", "expected step of the slowest rank over the mean", better="low"),
+    Quantity("port_down_fraction", "1", "share of time with a port down somewhere, where jobs ride network failures out", better="low"),
     Quantity("goodput", "1", "share of time that is neither straggling nor lost to failures", better="high"),
 )
 

@@ -13,7 +13,10 @@ up to 10^6 ranks).  The same factor holds for one latency-bound collective in wh
 good is another matter: a rank that is always 10 % slower slows every step by 10 %, whatever N (MegaScale found such
 hosts, arXiv 2402.15627).
 
-Failures come at a constant rate per accelerator; each costs a restart and the work since the last checkpoint.
+Failures come at a constant rate per accelerator; each costs a restart and the work since the last checkpoint.  Where a
+job survives the loss of a port on its node's other rails, it runs at (r - lost)/r of the rate instead (input
+``lost_rails``) until the port is repaired; with N accelerators a port is down somewhere for a share
+1 - exp(-N repair/MTBF) of the time.
 """
 
 from math import erfc, log, pi
@@ -24,7 +27,7 @@ import numpy as np
 
 from . import ops
 
-OUTPUTS = ("straggler_factor", "goodput")
+OUTPUTS = ("straggler_factor", "port_down_fraction", "goodput")
 NORMAL, LOGNORMAL, EXPONENTIAL = 0, 1, 2  # codes of quantities.INPUTS["rank_tail"].choices
 EULER = 0.5772156649015329
 LN2 = log(2.0)
@@ -86,10 +89,16 @@ def rail_loss(rails, lost=1):
     return rails / (rails - lost)
 
 
+def port_down(gpus, network_mtbf_years, repair_hours):
+    """Share of time in which at least one port of ``gpus`` accelerators is down and not yet repaired."""
+    return 1.0 - ops.exp(-gpus * repair_hours / (network_mtbf_years * HOURS_PER_YEAR))
+
+
 def report(x):
     """Outputs of quantities.py from completed inputs ``x``."""
     factor = slowdown(x.gpus, x.rank_cv, x.rank_tail)
-    return {"straggler_factor": factor, "goodput": goodput(x.gpus, factor, x.mtbf_years, x.restart_hours)}
+    down = port_down(x.gpus, x.network_mtbf_years, x.repair_hours)
+    return {"straggler_factor": factor, "port_down_fraction": down, "goodput": goodput(x.gpus, factor, x.mtbf_years, x.restart_hours)}
 
 
 def _over_maximum(ranks, value):

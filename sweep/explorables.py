@@ -17,7 +17,7 @@ LARGEST = 16_000_000  # bytes of arrays in a page without a server: some 22 MB o
 TOPICS = {  # what a quantity's explanation is about, where it is not the training step
     "serving": ("decode_", "prefill_", "kv_", "first_token_", "serving_"),
     "capacity": ("wait_", "usable_utilisation", "usd_per_busy"),
-    "stragglers": ("straggler_", "goodput"),
+    "stragglers": ("straggler_", "port_down", "goodput"),
     "money": ("fabric_usd", "usd_per_million", "watts_", "joules_"),
 }
 PORTS_OF = (25, 3200)  # Gb/s: the ends of the port's slider

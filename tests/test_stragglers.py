@@ -52,3 +52,25 @@ def test_llama_3_interruptions():
 
 def test_a_lost_rail_slows_its_collective():
     assert stragglers.rail_loss(8) == pytest.approx(8 / 7) and stragglers.rail_loss(4, 2) == 2
+
+
+def test_share_of_time_with_a_port_down():
+    """Failures and repairs drawn one by one: exponential gaps over the cluster, each port down for the repair time."""
+    gpus, years, hours = 8192.0, 69.0, 24.0
+    rng = np.random.default_rng(11)
+    start = np.cumsum(rng.exponential(years * stragglers.HOURS_PER_YEAR / gpus, 200000))
+    covered = np.minimum(np.diff(start), hours).sum() / (start[-1] - start[0])
+    assert stragglers.port_down(gpus, years, hours) == pytest.approx(covered, rel=0.01)
+
+
+def test_a_lost_rail_is_a_query():
+    """One of eight ports lost: the step is the one of 7/8 of the port, the port asked for is 8/7, its price the same."""
+    import sweep
+
+    case = {"model": "llama-3-70b", "accelerator": "h100", "tp": 8, "gpus": 1024, "efficiency": 0.4}
+    names = ["step_time_s", "link_gbps_at_tolerance", "fabric_usd_per_gpu", "decode_ep_s"]
+    whole, lost = (sweep.evaluate(**case, lost_rails=n, link_gbps=400, outputs=names) for n in (0, 1))
+    slower = sweep.evaluate(**case, link_gbps=350, outputs=names)
+    assert float(lost.step_time_s) == pytest.approx(float(slower.step_time_s), rel=1e-12) and float(lost.step_time_s) > float(whole.step_time_s)
+    assert float(lost.link_gbps_at_tolerance) == pytest.approx(8 / 7 * float(whole.link_gbps_at_tolerance), rel=1e-9)
+    assert float(lost.fabric_usd_per_gpu) == float(whole.fabric_usd_per_gpu)
