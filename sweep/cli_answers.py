@@ -18,7 +18,7 @@ from .errors import SpecError
 )
 @click.option(
     "--about",
-    type=click.Choice(["step", "money", "serving", "capacity", "stragglers"]),
+    type=click.Choice(["step", "money", "fabric", "serving", "capacity", "stragglers", "tensor"]),
     default="step",
     show_default=True,
     help="What to work.",

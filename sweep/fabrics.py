@@ -160,10 +160,39 @@ def design(gpus, link_gbps=400.0, networks="all", nodes=None, extra_ports=0, **s
         if name == "compute":
             items += _compute(x, built)
         elif name in NETWORKS:
-            items += _beside(name, NETWORKS[name], nodes or gpus / NODE)
+            items += beside(name, NETWORKS[name], nodes or gpus / NODE)
         else:
             raise SweepError(f"networks: {name!r} is none. Known: compute, {', '.join(NETWORKS)}, all.")
     return Design(int(gpus), tuple(items), built, x)
+
+
+def beside(name, what, nodes):
+    """The items of one of NETWORKS for ``nodes`` nodes."""
+    ends = -(-nodes * (what.ports + what.ends) // 1)
+    found = fabric.counts(ends, what.radix, fabric.FAT_TREE, oversubscription=what.oversubscription)
+    switches, cables = float(found.switches), float(found.cables)
+    items = [
+        Item(name, "switches", switches, switches * what.switch_usd, switches * what.switch_watts),
+        Item(
+            name,
+            "cables with optics" if what.gbps > 1 else "cables",
+            cables,
+            cables * what.link_usd,
+            cables * what.link_watts,
+        ),
+    ]
+    if what.nic_usd:
+        ports = nodes * what.ports
+        items.append(
+            Item(
+                name,
+                "network cards",
+                ports,
+                ports * what.nic_usd,
+                ports * what.gbps * quantities.INPUTS["nic_watts_per_gbps"].default,
+            )
+        )
+    return items
 
 
 def _inputs(gpus, link_gbps, settings):
@@ -213,34 +242,6 @@ def _compute(x, built):
     ]
     port = x.gpus * x.link_gbps
     return items + [Item("compute", "network cards", x.gpus, port * x.nic_usd_per_gbps, port * x.nic_watts_per_gbps)]
-
-
-def _beside(name, what, nodes):
-    ends = -(-nodes * (what.ports + what.ends) // 1)
-    found = fabric.counts(ends, what.radix, fabric.FAT_TREE, oversubscription=what.oversubscription)
-    switches, cables = float(found.switches), float(found.cables)
-    items = [
-        Item(name, "switches", switches, switches * what.switch_usd, switches * what.switch_watts),
-        Item(
-            name,
-            "cables with optics" if what.gbps > 1 else "cables",
-            cables,
-            cables * what.link_usd,
-            cables * what.link_watts,
-        ),
-    ]
-    if what.nic_usd:
-        ports = nodes * what.ports
-        items.append(
-            Item(
-                name,
-                "network cards",
-                ports,
-                ports * what.nic_usd,
-                ports * what.gbps * quantities.INPUTS["nic_watts_per_gbps"].default,
-            )
-        )
-    return items
 
 
 def _row(item, gpus, total):

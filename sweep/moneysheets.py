@@ -7,6 +7,7 @@ capacity.py or stragglers.py; a worksheet renders as text, Markdown, LaTeX or pl
 
 import math
 
+from . import networksheets
 from ._kernels import capacity, fabric, model, quantities, serving, stragglers
 from .errors import SweepError, did_you_mean
 from .spec import Spec
@@ -17,7 +18,7 @@ PORTS = (25, 50, 100, 200, 400, 800, 1600, 3200)
 
 
 def about(topic, **inputs):
-    """The ``Worksheet`` of a topic: money, serving, capacity or stragglers."""
+    """The ``Worksheet`` of one of TOPICS."""
     if topic not in TOPICS:
         raise SweepError(f"about: {topic!r} is no topic. {did_you_mean(topic, TOPICS)}")
     spec = Spec.from_inputs(("step_time_s",), **inputs)
@@ -339,15 +340,35 @@ def _stragglers(point, x):
                 name="goodput",
             ),
             Line(
-                "one of eight rails lost, its node's collectives",
-                float(stragglers.rail_loss(8)),
+                "a port is down somewhere",
+                float(stragglers.port_down(x.gpus, x.network_mtbf_years, x.repair_hours)),
                 "",
-                formula="r / (r - 1)",
-                note="the survivors carry all bytes, and everybody waits",
+                formula="1 - exp(-N repair/MTBF)",
+                numbers=f"{number(x.gpus)} x {number(x.repair_hours)} h / {number(x.network_mtbf_years)} a",
+                name="port_down_fraction",
+                note="of the time, where jobs ride it out on the node's other rails",
             ),
+        ),
+        "kernels/stragglers.py",
+    )
+    names = ("step_time_s", "exposed_fraction", "link_gbps_at_tolerance")
+    lost = [count for count in (0.0, 1.0, 2.0, 4.0) if count < x.fabric_rails]
+    rows = [(count, *(float(value) for value in model.evaluate(point._replace(lost_rails=count), names).values())) for count in lost]
+    yield Section(
+        "Rails lost",
+        (
+            Line("collectives of that node", float(stragglers.rail_loss(x.fabric_rails)), "", formula="r / (r - 1)", note="the survivors carry all bytes, and everybody waits"),
+            Table(("ports lost of one node (lost_rails)", "step, s", "exposed", "port at tolerance, Gb/s"), tuple(rows)),
         ),
         "kernels/stragglers.py",
     )
 
 
-TOPICS = {"money": _money, "serving": _serving, "capacity": _capacity, "stragglers": _stragglers}
+TOPICS = {
+    "money": _money,
+    "fabric": networksheets.about_fabric,
+    "serving": _serving,
+    "capacity": _capacity,
+    "stragglers": _stragglers,
+    "tensor": networksheets.about_tensor,
+}

@@ -154,12 +154,34 @@ def test_verbs(arguments, capsys):
     ("money", {"model": "llama-3-70b", "accelerator": "h100", "tp": 8, "gpus": 1024, "efficiency": 0.4}, "least with a port of 400 Gb/s"),
     ("serving", {"model": "llama-3-70b", "accelerator": "h100", "tp": 16, "gpus": 1024}, "no port helps"),
     ("capacity", {"params": 1e9, "accelerator": "h100", "gpus": 1024, "job_gpus": 64}, "busy hour costs"),
-    ("stragglers", {"params": 1e9, "accelerator": "h100", "gpus": 16384, "rank_cv": 0.02}, "goodput"),
+    ("stragglers", {"params": 1e9, "accelerator": "h100", "gpus": 16384, "rank_cv": 0.02}, "port_down_fraction"),
+    ("fabric", {"model": "llama-3-70b", "accelerator": "h100", "tp": 8, "gpus": 24576, "pod_gpus": 3072, "efficiency": 0.4}, "Llama 3 ran 1:7"),
+    ("tensor", {"model": "llama-3-70b", "accelerator": "h100", "tp": 8, "gpus": 1024, "efficiency": 0.4}, "twice tp is twice the share"),
 ])  # fmt: skip
 def test_worked_answers(topic, inputs, said):
     sheet = moneysheets.about(topic, **inputs)
     assert said in sheet.text() + json.dumps(sheet.to_dict())
     assert sheet.latex() and sheet.markdown()
+
+
+def lines_of(sheet, title):
+    """Lines by their words and tables of the section with ``title``."""
+    section = next(one for one in sheet.sections if title in one.title)
+    tables = [item for item in section.items if hasattr(item, "rows")]
+    return {item.words: item.value for item in section.items if hasattr(item, "words")}, tables
+
+
+def test_the_worked_network_adds_up():
+    """Tiers and network cards by hand are the network's price, and a worked collective is what the step exposes."""
+    point = {"model": "llama-3-70b", "accelerator": "h100", "gpus": 1024, "efficiency": 0.4}
+    lines, (tiers,) = lines_of(moneysheets.about("fabric", **point, tp=8), "Switches")
+    usd = sum(row[3] for row in tiers.rows) / 1024
+    got = sweep.evaluate(**point, tp=[8, 16], outputs=["fabric_usd_per_gpu", "exposed_tp_s"])
+    assert usd == pytest.approx(float(lines["per accelerator"])) == pytest.approx(float(got.fabric_usd_per_gpu))
+    assert sum(row[5] for row in tiers.rows) == pytest.approx(1)
+    for place, tp in enumerate((8, 16)):
+        each = lines_of(moneysheets.about("tensor", **point, tp=tp), "One block")[0]["exposed, each"]
+        assert 4 * 80 * each == pytest.approx(float(got.exposed_tp_s[place]), rel=1e-9)
 
 
 def test_tensor_parallelism_its_own_answer():
