@@ -8,7 +8,9 @@ and where the dataset carries zone maps (least and largest value of each chunk),
 """
 
 import math
-from collections import OrderedDict
+import threading
+from collections import OrderedDict, deque
+from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 
 import numpy as np
@@ -19,6 +21,8 @@ from .errors import StoreError, SweepError, did_you_mean
 
 POINTS = 2**20  # of a block, where the dataset does not say
 CACHE_BYTES = 32 * 2**20  # of arrays kept for the next blocks
+READERS = 2  # threads that decode and reduce blocks: both run outside of Python's lock
+AHEAD = 3  # blocks read before their turn
 ROUNDED = 1e-6  # values are stored as f4, bounds of an expression are f8: widen the latter
 
 
@@ -42,7 +46,7 @@ class Blocks:
             for name, bounds in self.condition.bounds.items():
                 self._leave_out(name, bounds)
         self.read = self.skipped = 0
-        self._cache, self._cached_bytes = OrderedDict(), 0
+        self._cache, self._cached_bytes, self._lock = OrderedDict(), 0, threading.Lock()
 
     @property
     def shape(self):
@@ -112,6 +116,12 @@ class Blocks:
             self.read += 1
             yield block
 
+    @cached_property
+    def _cut(self):
+        """The axes that more than one block lies along: what varies on all of them is read for one block only."""
+        lengths = self._lengths()
+        return {dim for dim in self.dims if self.ds.sizes[dim] > lengths[dim]}
+
     def _lengths(self):
         """Points of a block along each axis: as the store is cut, else near 2^20 points, cutting first axes first."""
         lengths = _chunks(self.ds, self.dims)
@@ -147,34 +157,38 @@ class Blocks:
         return values
 
     def fetch(self, name, picks):
-        """The open mesh of ``name`` at ``picks`` (positions for each dim), from memory where the last blocks read it."""
+        """The open mesh of ``name`` at ``picks`` (positions for each dim), from memory where the blocks before share it."""
         if name not in self.ds.variables:
             value = self.constants[name]
             return np.full((1,) * len(self.dims), 0 if isinstance(value, str) else value)
         array = self.ds.variables[name]
         key = (name, *(picks[self.dims.index(dim)].tobytes() for dim in array.dims))
-        if key in self._cache:
-            self._cache.move_to_end(key)
-            return self._cache[key]
-        indexers = {dim: _slice(picks[self.dims.index(dim)]) for dim in array.dims}
-        taken = array.isel(indexers)
-        order = sorted(range(taken.ndim), key=lambda axis: self.dims.index(taken.dims[axis]))
+        with self._lock:
+            if key in self._cache:
+                self._cache.move_to_end(key)
+                return self._cache[key]
+        values = self._read(name, array, {dim: _slice(picks[self.dims.index(dim)]) for dim in array.dims})
+        order = sorted(range(array.ndim), key=lambda axis: self.dims.index(array.dims[axis]))
         shape = [1] * len(self.dims)
-        for dim, length in zip(taken.dims, taken.shape):
+        for dim, length in zip(array.dims, values.shape):
             shape[self.dims.index(dim)] = length
-        values = self._plain(name, self._read(name, taken, indexers)).transpose(order).reshape(shape)
-        self._cache[key] = values
-        self._cached_bytes += values.nbytes
-        while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
-            self._cached_bytes -= self._cache.popitem(last=False)[1].nbytes
+        values = self._plain(name, values).transpose(order).reshape(shape)
+        if self._cut <= set(array.dims):
+            return values  # of this block alone
+        with self._lock:
+            if key not in self._cache:
+                self._cache[key] = values
+                self._cached_bytes += values.nbytes
+            while self._cached_bytes > CACHE_BYTES and len(self._cache) > 1:
+                self._cached_bytes -= self._cache.popitem(last=False)[1].nbytes
         return values
 
-    def _read(self, name, taken, indexers):
+    def _read(self, name, array, indexers):
         """The values of a part of a variable; a chunk that cannot be decoded is named in one sentence."""
         try:
             part = self._as_stored and self.ds.encoding.get("read_part")
             values = part(name, list(indexers.values())) if part else None
-            return np.asarray(taken.values) if values is None else values
+            return np.asarray(array.isel(indexers).values) if values is None else values
         except (ValueError, RuntimeError, OSError) as error:
             lengths, source = self._lengths(), self.ds.encoding.get("source", "the dataset")
             first = [index.start if isinstance(index, slice) else int(np.min(index)) for index in indexers.values()]
@@ -203,24 +217,41 @@ class Block:
     def __init__(self, blocks, start, picks):
         self.blocks, self.start, self.picks = blocks, start, picks
         self.shape = tuple(len(part) for part in picks)
+        self._arrays = {}
 
     def __getitem__(self, name):
-        """The open mesh of a name."""
-        return self.blocks.fetch(name, self.picks)
+        """The open mesh of a name, kept as long as the block."""
+        if name not in self._arrays:
+            self._arrays[name] = self.blocks.fetch(name, self.picks)
+        return self._arrays[name]
+
+    def forget(self):
+        """Give back the memory of what was read."""
+        self._arrays.clear()
 
     def evaluate(self, expression):
         return expression.evaluate({name: self[name] for name in expression.names})
 
     def valid(self):
-        """Points of status ok or allowed, an open mesh of booleans."""
-        codes = self.blocks.codes
-        if codes is None:
-            return np.ones((1,) * len(self.shape), bool)
+        """Points of status ok or allowed, an open mesh of booleans; read only where the zone map leaves it open."""
+        codes, every = self.blocks.codes, self.all_valid()
+        if every is not None:
+            return np.full((1,) * len(self.shape), every)
         status = self["status"]
         result = status == codes[0]
         for code in codes[1:]:
             result = result | (status == code)
         return result
+
+    def all_valid(self):
+        """True or False where the zone map of status says so of every point, None where status has to be read."""
+        codes = self.blocks.codes
+        if codes is None:
+            return True
+        zone = self.zone("status")
+        if zone is None or np.isnan(zone[0]) or zone[0] != zone[1]:
+            return False if zone is not None and not np.any((codes >= zone[0]) & (codes <= zone[1])) else None
+        return bool(zone[0] in codes)
 
     def mask(self, every=False):
         """Points that count: valid (or ``every`` one), and the condition holds (open mesh)."""
@@ -267,6 +298,25 @@ class Block:
         if np.isnan(least).all():
             return np.nan, np.nan
         return float(np.nanmin(least)), float(np.nanmax(largest))
+
+
+def work_ahead(items, work):
+    """The results ``work(item)`` in order; a few of the next items are worked on by threads meanwhile.
+
+    ``items`` may be a generator that looks at what was done with the results before: it is asked ``AHEAD`` items early.
+    """
+    with ThreadPoolExecutor(READERS, thread_name_prefix="sweep-reader") as pool:
+        waiting = deque()
+        try:
+            for item in items:
+                waiting.append(pool.submit(work, item))
+                if len(waiting) > AHEAD:
+                    yield waiting.popleft().result()
+            while waiting:
+                yield waiting.popleft().result()
+        finally:
+            for result in waiting:
+                result.cancel()
 
 
 def _dims(ds):

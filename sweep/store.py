@@ -1,4 +1,4 @@
-"""The store: a zarr group that plain xarray opens, and the only module that knows zarr.
+"""The store: a zarr group that plain xarray opens, laid out by templates.py, its chunks written by chunks.py.
 
     NAME.zarr/  zarr.json   the root: attributes, and the metadata of every array (consolidated)
                 <axis>  <column of a table axis>  <output>  status
@@ -6,20 +6,17 @@
 
 The root's zarr.json is the commit point of every change of structure: it is replaced last and atomically, by ``commit``, so
 that a reader sees the old structure or the new one.  A template is built beside and renamed into place.
-
-Chunks are written by chunks.py.
 """
 
-import contextlib
 import json
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from . import disk, provenance, swaps
+from . import disk, provenance, swaps, templates
 from ._kernels import quantities
-from .chunks import CODECS, DEFAULT_CODEC, chunk_shape, read_chunk, read_part, write_chunk
+from .chunks import DEFAULT_CODEC, chunk_shape, read_chunk, read_part, write_chunk
 from .cuts import rearranged
 from .errors import StoreError
 from .plan import Plan
@@ -124,6 +121,23 @@ def zone_maps(path):
 
     Taken from the arrays that the closing process wrote: a store that is not complete has none.  They cover all points, valid or not.
     """
+    if _is_url(path):
+        return _remote_zone_maps(path)
+    content = root(path)
+    arrays, found = content["consolidated_metadata"]["metadata"], {}
+    for name, entry in arrays.items() if content["attributes"].get("complete") else ():
+        if name.startswith("_sweep/zones/") and entry["node_type"] == "array":
+            output = arrays[name.removeprefix("_sweep/zones/")]
+            try:
+                zones = read_chunk(path, name, (0,) * len(entry["shape"]), entry["shape"], np.dtype("f8"), None)
+            except ValueError:
+                continue  # a map that is damaged spares no block, and loses nothing
+            least, largest = np.full(entry["shape"], np.nan) if zones is None else zones
+            found[name.removeprefix("_sweep/zones/")] = tuple(output.get("dimension_names") or ()), chunk_shape(output), least, largest
+    return found
+
+
+def _remote_zone_maps(path):
     import zarr
 
     group = zarr.open_group(str(path), mode="r", use_consolidated=True)
@@ -150,8 +164,8 @@ def create(plan, path, device=""):
     disk.remove(beside)
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with _whole():
-            _build(plan, beside, device)
+        with templates.empty_chunks_left_out():
+            templates.build(plan, beside, device)
         disk.sync_tree(beside)
         if path.exists():
             return False
@@ -195,11 +209,11 @@ def extend(path, plan, device=""):
     path = Path(path)
     old = root(path)["consolidated_metadata"]["metadata"]
     changed = {}
-    with _whole():
+    with templates.empty_chunks_left_out():
         scratch = path / "_sweep" / "growth"
         disk.remove(scratch)
-        _build(plan, scratch, device, chunks={name: chunk_shape(entry) for name, entry in old.items() if "shape" in entry})
-        for name, entry in _metadata(scratch).items():
+        templates.build(plan, scratch, device, chunks={name: chunk_shape(entry) for name, entry in old.items() if "shape" in entry})
+        for name, entry in templates.metadata(scratch).items():
             if old.get(name) == entry:
                 continue
             if entry["node_type"] == "array":
@@ -286,80 +300,6 @@ def _partial(path, variable, plan, index, codec):
     return values[tuple(slice(n) for n in shape)]
 
 
-def _build(plan, place, device, chunks=None):
-    """A store with every array and label in place, and nothing computed."""
-    import zarr
-
-    attrs = provenance.attributes(plan.spec, plan.block, device)
-    columns = [name for axis in plan.mesh.axes for name in axis.columns]
-    group = zarr.create_group(str(place), zarr_format=3, attributes=attrs | ({"coordinates": " ".join(columns)} if columns else {}))
-    group.create_group("_sweep").create_group("zones")
-    chunks = chunks or {}
-    for axis in plan.mesh.axes:
-        about = {"units": axis.units, "long_name": axis.long_name or axis.name}
-        _create_labels(group, axis.name, axis.labels, axis.name, about, chunks.get(axis.name))
-        for name, column in axis.columns.items():
-            row = quantities.INPUTS.get(name)
-            about = {"units": row.unit, "long_name": row.long_name} if row else {"units": "1", "long_name": name}
-            _create_labels(group, name, column, axis.name, about, chunks.get(name))
-    codec = (plan.spec.store or {}).get("codec", DEFAULT_CODEC)
-    for variable in plan.variables:
-        if "/" in variable.name:
-            group.require_group(variable.name.rpartition("/")[0])
-        shape, chunk = plan.extent(variable), plan.chunk_shape(variable)
-        names = [*variable.dims, *(name for name, _ in variable.extra)]
-        _create(group, variable.name, shape, chunk, variable.dtype, variable.fill, names, provenance.describe(variable.name), codec)
-        if plan.reduction is None:
-            zones = (2, *plan.zone_grid(variable))
-            _create(group, f"_sweep/zones/{variable.name}", zones, zones, np.dtype("f8"), np.nan, None, {}, None)
-    if plan.reduction is not None:
-        for variable, name in plan.reduction.products():
-            names = [*variable.dims, *(extra for extra, _ in variable.extra)]
-            about = provenance.describe_product(variable.name, name, plan)
-            _create(group, variable.name, plan.extent(variable), plan.chunk_shape(variable), variable.dtype, variable.fill, names, about, codec)
-        for name, (values, about) in plan.reduction.coordinates().items():
-            _create_labels(group, name, values, name, about)
-    _create(group, "_sweep/done", plan.grid, plan.grid, np.dtype("u1"), 0, None, {}, None)
-    content = json.loads((Path(place) / "zarr.json").read_bytes())
-    content["consolidated_metadata"] = {"kind": "inline", "must_understand": False, "metadata": _metadata(place)}
-    disk.write(Path(place) / "zarr.json", json.dumps(content, indent=1).encode())
-
-
-def _create(group, name, shape, chunk, dtype, fill, dims, attributes, codec=DEFAULT_CODEC):
-    from zarr.codecs import BytesCodec, Crc32cCodec
-
-    compressors = ([_zarr_codec(codec, dtype)] if codec and CODECS[codec] else []) + [Crc32cCodec()]
-    group.create_array(
-        name, shape=shape, chunks=tuple(max(1, n) for n in chunk), dtype=dtype, fill_value=fill, filters=None,
-        serializer=BytesCodec() if dtype.itemsize > 1 else BytesCodec(endian=None), compressors=compressors,
-        dimension_names=dims, attributes=attributes,
-    )  # fmt: skip
-
-
-def _zarr_codec(codec, dtype):
-    from zarr.codecs import BloscCodec
-
-    name, level = CODECS[codec]
-    return BloscCodec(cname=name, clevel=level, shuffle="shuffle", typesize=dtype.itemsize, blocksize=0)
-
-
-def _create_labels(group, name, labels, dim, attributes, chunk=None):
-    """Labels as f8, or words: written from dtype object, which alone survives every version of the libraries."""
-    words = labels.dtype == object
-    made = group.create_array(
-        name, shape=labels.shape, chunks=chunk or labels.shape, dtype=str if words else "f8",
-        fill_value="" if words else np.nan, dimension_names=[dim], attributes=attributes,
-    )  # fmt: skip
-    made[...] = labels if words else labels.astype("f8")
-
-
-def _metadata(place):
-    """Relative name -> metadata of every array and group below ``place``."""
-    place = Path(place)
-    files = sorted(place.glob("**/zarr.json"))
-    return {file.parent.relative_to(place).as_posix(): json.loads(file.read_bytes()) for file in files if file.parent != place}
-
-
 def _columns(arrays, axis):
     """The columns of a table axis: one-dimensional arrays on it that are no outputs."""
     return [
@@ -383,14 +323,6 @@ def _order(mesh, name, labels, path):
         return np.array([place[label] for label in labels.tolist()], int)
     except KeyError as missing:
         raise StoreError(f"{path}: the label {missing} of axis {name} is not in the spec.") from None
-
-
-@contextlib.contextmanager
-def _whole():
-    """Every array's empty chunks are left out, whatever the user's zarr settings."""
-    import zarr
-    with zarr.config.set({"array.write_empty_chunks": False}):
-        yield
 
 
 def _is_url(path):

@@ -5,6 +5,8 @@ only if nothing finite does; values are compared as they are stored; ties go to 
 searched as they are written.  Blocks combine as (value, index), so how a sweep is cut cannot change a winner.
 """
 
+import math
+import threading
 from typing import NamedTuple
 
 import numpy as np
@@ -40,6 +42,7 @@ class Groups:
         self.sizes = dict(zip(blocks.dims, blocks.shape))
         self.dense = all(name in self.sizes for name in by)
         self.shape = tuple(self.sizes[name] for name in by) if self.dense else ()
+        self._lock = threading.Lock()
         self.found = {}  # values of ``by`` -> number of the group, unless dense
 
     def __len__(self):
@@ -60,7 +63,9 @@ class Groups:
         codes, inverse = np.unique(code, return_inverse=True)
         places = np.unravel_index(codes, [len(unique) for unique in uniques])
         rows = zip(*(unique[place].tolist() for unique, place in zip(uniques, places)))
-        return np.array([self.found.setdefault(row, len(self.found)) for row in rows])[inverse.ravel()].reshape(code.shape)
+        with self._lock:
+            numbers = np.array([self.found.setdefault(row, len(self.found)) for row in rows])
+        return numbers[inverse.ravel()].reshape(code.shape)
 
     def sorted(self):
         """``(numbers, values of by as columns)`` of all groups in the order of their values."""
@@ -85,12 +90,15 @@ class Groups:
 
 
 class Rows(NamedTuple):
-    """Answers in the order of their groups: columns of group values, rank from 0, positions by axis, and where there is one."""
+    """Answers in the order of their groups: columns of group values, rank from 0, positions by axis, where there is one, and the
+    columns that are known already.
+    """
 
     keys: list
     rank: np.ndarray
     places: dict
     has: np.ndarray
+    known: dict = {}
 
 
 class Top:
@@ -101,27 +109,32 @@ class Top:
         self.groups = Groups(blocks, by, over)
         self.value = np.empty((0, k))  # signed, ascending; +inf where there is none, or an infinite candidate
         self.place = np.empty((0, k), np.int64)  # index of the point; -1 where there is none
+        self._own = threading.local()
+        self._kept = [blocks.dims.index(name) for name in by if name in blocks.dims]
+        self._searched = [blocks.dims.index(dim) for dim in self.groups.order if dim not in by]
         self._grow()
 
-    def feed(self, block):
-        if self.k == 1 and self.groups.dense:
-            return self._feed_champions(block)
-        value = np.asarray(block[self.name], float)
-        mask = block.full(block.mask() & ~np.isnan(value))
-        group = block.full(self.groups.numbers(block))
+    def look(self, block):
+        """The candidates of a block that may enter a list: groups, values (signed) and indices, for ``feed``.
+
+        Changes nothing here, and so may run in a thread; lists that get better meanwhile make some of them superfluous.
+        """
+        found = self._champions(block) if self.k == 1 and self.groups.dense else self._candidates(block)
+        block.forget()
+        return found
+
+    def feed(self, group, value, place):
+        """Take in candidates."""
         self._grow()
-        flat = np.flatnonzero(mask)
-        group, value = group.ravel()[flat], block.full(value).ravel()[flat]
-        value = np.where(np.isfinite(value), self.sign * value, np.inf)
-        near = value <= self.value[group, -1]  # what cannot enter the list need not be sorted
-        if not near.any():
-            return
-        group, value = group[near], value[near]
+        if self.k == 1:
+            held, holder = self.value[group, 0], self.place[group, 0]
+            better = (holder < 0) | (value < held) | ((value == held) & (place < holder))
+            group, value, place = group[better], value[better], place[better]
         touched = np.unique(group)
         held = self.place[touched].ravel() >= 0
         group = np.r_[np.repeat(touched, self.k)[held], group]
         value = np.r_[self.value[touched].ravel()[held], value]
-        place = np.r_[self.place[touched].ravel()[held], self.groups.index(block, flat[near])]
+        place = np.r_[self.place[touched].ravel()[held], place]
         order = np.lexsort((place, value, group))
         group, value, place = group[order], value[order], place[order]
         first = np.flatnonzero(np.r_[True, group[1:] != group[:-1]])
@@ -130,47 +143,89 @@ class Top:
         self.value[group[keep], rank[keep]] = value[keep]
         self.place[group[keep], rank[keep]] = place[keep]
 
-    def _feed_champions(self, block):
-        """One winner for each combination of axes: the block is reduced along the others first, and only its own winners compete."""
-        dims, by = self.groups.blocks.dims, self.groups.by
-        stored = np.asarray(block[self.name])
-        mask = block.mask()
-        value = stored if self.sign > 0 else -stored
+    def _candidates(self, block):
+        value = np.asarray(block[self.name], float)
+        flat = np.flatnonzero(block.full(block.mask() & ~np.isnan(value)))
+        group = block.full(self.groups.numbers(block)).ravel()[flat]
+        value = block.full(value).ravel()[flat]
+        value = np.where(np.isfinite(value), self.sign * value, np.inf)
+        near = value <= self._worst(group)  # what cannot enter the list need not be sorted
+        return group[near], value[near], self.groups.index(block, flat[near])
+
+    def _champions(self, block):
+        """One winner for each combination of axes: the block is reduced along the others, and only its own winners are candidates."""
+        value, mask = np.asarray(block[self.name]), block.mask()
+        value = value if value.dtype.kind == "f" else value.astype(float)
         if not mask.all():
-            value = np.where(mask, value, np.nan)
-        if np.isinf(value).any():
-            value = np.where(np.isinf(value), np.asarray(np.inf, value.dtype), value)
-        kept = [dims.index(name) for name in by]
-        searched = [dims.index(dim) for dim in self.groups.order if dim not in by]
-        value = block.full(value)
-        lows = value
-        for k in sorted(searched):  # outermost first, one at a time: each runs along contiguous memory
-            lows = np.fmin.reduce(lows, axis=k, keepdims=True)
-        least = lows.transpose(kept + searched).ravel()
-        numbers = self.groups.numbers(block)  # the same along the axes searched
-        group = np.broadcast_to(numbers, lows.shape).transpose(kept + searched).ravel()
-        near = np.flatnonzero(~np.isnan(least) & (least <= self.value[group, 0]))
+            value = self._scratch(np.add, value, np.where(mask, value.dtype.type(0), value.dtype.type(np.nan)))
+        value, best = block.full(value), np.fmin if self.sign > 0 else np.fmax
+        lows = self._reduced(best, value)
+        if np.isinf(lows).any():  # an infinite value must not win while there is a finite one
+            value = np.where(np.isinf(value), value.dtype.type(self.sign * np.inf), value)
+            lows = self._reduced(best, value)
+        kept, searched, dims = self._kept, self._searched, self.groups.blocks.dims
+        lows = lows.transpose(kept + searched).ravel()
+        signed = np.where(np.isinf(lows), np.inf, self.sign * lows.astype(float))
+        group = np.broadcast_to(self.groups.numbers(block), [n if k in kept else 1 for k, n in enumerate(block.shape)])
+        group = group.transpose(kept + searched).ravel()
+        near = np.flatnonzero(signed <= self._worst(group))
         if not len(near):
-            return
-        first = (value == lows).transpose(kept + searched).reshape(len(least), -1)[near].argmax(axis=1)
+            return near, signed[near], near
         local = np.unravel_index(near, [block.shape[k] for k in kept]) if kept else ()
+        rows = value.transpose(kept + searched)[local if kept else None].reshape(len(near), math.prod(block.shape[k] for k in searched))
+        first = (rows == lows[near, None]).argmax(axis=1)
         local = (*local, *np.unravel_index(first, [block.shape[k] for k in searched])) if searched else local
         flat = np.ravel_multi_index([local[(kept + searched).index(k)] for k in range(len(dims))], block.shape)
-        place, found, group = self.groups.index(block, flat), least[near].astype(float), group[near]
-        held, holder = self.value[group, 0], self.place[group, 0]
-        better = (holder < 0) | (found < held) | ((found == held) & (place < holder))
-        self.value[group[better], 0], self.place[group[better], 0] = found[better], place[better]
+        return group[near], signed[near], self.groups.index(block, flat)
+
+    def _worst(self, group):
+        """The value at the end of each group's list; infinite for a group that is new."""
+        last = np.append(self.value[:, -1], np.inf)
+        return last[np.minimum(group, len(last) - 1)]
+
+    def _reduced(self, best, value):
+        """The best along the axes searched: outermost first, one at a time, so that each runs along contiguous memory."""
+        for k in sorted(self._searched):
+            value = best.reduce(value, axis=k, keepdims=True)
+        return value
+
+    def _scratch(self, function, *arrays):
+        """A ufunc's result in an array that this thread uses again: fresh memory costs more than the arithmetic."""
+        shape = np.broadcast_shapes(*(array.shape for array in arrays))
+        held = getattr(self._own, "array", None)
+        if held is None or held.dtype != arrays[0].dtype or held.size < math.prod(shape):
+            held = self._own.array = np.empty(math.prod(shape), arrays[0].dtype)
+        return function(*arrays, out=held[: math.prod(shape)].reshape(shape))
 
     def may_improve(self, block):
-        """False if the zone map shows that no point of the block can enter a list: all of them are full of better ones."""
+        """False if the zone maps show that no point of the block can enter a list: all of those it has a part in are full of better ones."""
+        if not self.groups.dense:
+            return True
+        if block.all_valid() is False:
+            return False
         zone = block.zone(self.name)
-        if zone is None or not self.groups.dense:
+        if zone is None:
             return True
         if np.isnan(zone[0]):
             return False
         best = zone[0] if self.sign > 0 else -zone[1]
-        worst = self.value[:, -1].max()
+        box = tuple(slice(block.start[k], block.start[k] + block.shape[k]) for k in self._kept)
+        worst = self.value[:, -1].reshape(self.groups.shape)[box].max()
         return bool(best <= worst or not np.isfinite(worst))
+
+    def worth_reading(self):
+        """The blocks that may hold a winner, those of which the zone maps promise most first: so more of the rest stays unread."""
+        def promise(block):
+            zone = block.zone(self.name)
+            best = -np.inf if zone is None else zone[0] if self.sign > 0 else -zone[1]
+            return np.inf if np.isnan(best) else best
+
+        blocks = self.groups.blocks
+        for block in sorted(blocks, key=promise) if self.groups.dense else blocks:
+            if self.may_improve(block):
+                yield block
+            else:
+                blocks.read, blocks.skipped = blocks.read - 1, blocks.skipped + 1
 
     def rows(self):
         """The winners; a group without a candidate has one row that says so."""
@@ -179,8 +234,12 @@ class Top:
         shown = place >= 0
         shown[:, 0] = True
         group, rank = np.nonzero(shown)
-        place = place[group, rank]
-        return Rows([column[group] for column in keys], rank, self.groups.places(np.maximum(place, 0)), place >= 0)
+        place, value = place[group, rank], self.value[numbers][group, rank]
+        stored, has = self.groups.blocks.ds.variables.get(self.name), place >= 0
+        known = {}
+        if stored is not None and stored.dtype.kind == "f" and np.isfinite(value[has]).all():  # an infinite one may have either sign
+            known[self.name] = np.where(has, self.sign * value, np.nan).astype(stored.dtype)
+        return Rows([column[group] for column in keys], rank, self.groups.places(np.maximum(place, 0)), has, known)
 
     def _grow(self):
         new = len(self.groups) - len(self.value)
