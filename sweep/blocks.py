@@ -201,7 +201,7 @@ class Blocks:
         """False where the dataset was sliced or sorted since it was opened: what it remembers of its chunks is no longer true."""
         labels = self.ds.encoding.get("labels")
         return labels is None or all(
-            dim in self.ds.dims and np.array_equal(self.ds[dim].values, values) for dim, values in labels.items()
+            dim in self.ds.dims and np.array_equal(self.ds.variables[dim].values, values) for dim, values in labels.items()
         )
 
     @cached_property

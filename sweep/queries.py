@@ -149,12 +149,17 @@ def _winning(blocks, finder, group_by, columns, ranked):
             table[name] = blocks.labels(name)[values.astype(int)] if name in blocks.dims else _column(blocks, name, values)
             continue
         values = rows.known[name] if name in rows.known else gather(blocks, name, rows.places)
-        column = pd.Series(_column(blocks, name, values))
-        if not rows.has.all():
-            column = column.astype("Int64") if column.dtype.kind in "iu" else column
-            column = column.where(rows.has)
-        table[name] = column
+        table[name] = _blank(_column(blocks, name, values), ~rows.has)
     return pd.DataFrame(table)
+
+
+def _blank(values, missing):
+    """A column without a value where there is no winner: NaN, and a whole number stays one."""
+    if not missing.any():
+        return values
+    if values.dtype.kind in "iu":
+        return pd.arrays.IntegerArray(values.astype("i8"), missing)
+    return np.where(missing, np.asarray(np.nan, values.dtype), values)
 
 
 def gather(blocks, name, places):
@@ -232,12 +237,16 @@ def _listed(names):
 
 def _finished(blocks, frame, rows):
     units = {}
-    for name in frame.columns:
-        if frame[name].dtype.kind not in "biuf":
-            frame[name] = frame[name].astype(object)  # words, also where there are no rows
-        elif name in blocks.dims and quantities.INPUTS.get(name, quantities.OUTPUTS["mfu"]).kind == "int":
-            if frame[name].dtype.kind == "f" and (frame[name].dropna() % 1 == 0).all():  # a store keeps all labels as f8
-                frame[name] = frame[name].astype("Int64" if frame[name].isna().any() else "int64")
+    for name, column in frame.items():
+        kind = column.dtype.kind
+        if kind not in "biufO":
+            frame[name] = column.astype(object)  # words, also where there are no rows
+        elif kind == "f" and name in blocks.dims and quantities.INPUTS.get(name, quantities.OUTPUTS["mfu"]).kind == "int":
+            values = column.to_numpy()
+            missing = np.isnan(values)
+            if not np.any(values[~missing] % 1):  # a store keeps all labels as f8
+                whole = np.where(missing, 0, values).astype("i8")
+                frame[name] = pd.arrays.IntegerArray(whole, missing) if missing.any() else whole
         base = name if name in blocks.ds.variables else name.removesuffix("_min").removesuffix("_mean").removesuffix("_max")
         units[name] = blocks.ds.variables[base].attrs.get("units", "") if base in blocks.ds.variables else ""
     notes = [f"read {blocks.read} block{'s' * (blocks.read != 1)}" + (f", skipped {blocks.skipped}" if blocks.skipped else "")]

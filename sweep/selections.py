@@ -6,6 +6,7 @@ the axes it does not depend on.
 """
 
 import json
+from functools import lru_cache
 
 import numpy as np
 
@@ -24,7 +25,7 @@ def variable(ds, name, where=""):
 
 def words(ds, name):
     """The words of a category by code, the labels of an axis of text, None for numbers."""
-    array = ds[name]
+    array = ds.variables[name]
     if "flag_meanings" in array.attrs:
         meanings = array.attrs["flag_meanings"]
         meanings = meanings.split() if isinstance(meanings, str) else list(meanings)
@@ -178,8 +179,14 @@ def presets_of(ds):
 
 def spec_of(ds):
     """The spec in the attributes, as plain values; empty where there is none."""
+    text = ds.attrs.get("spec")
+    return dict(_parsed(text)) if isinstance(text, str) else {}
+
+
+@lru_cache(maxsize=8)
+def _parsed(text):
     try:
-        spec = json.loads(ds.attrs.get("spec") or "{}")
+        spec = json.loads(text)
     except (TypeError, ValueError):
         spec = {}
     return spec if isinstance(spec, dict) else {}

@@ -14,6 +14,8 @@ import numpy as np
 from ._kernels import quantities
 from .errors import SweepError
 
+SLAB = 2**16  # values
+
 
 def direction(text, what="best"):
     """``(name, sign)`` of ``min:NAME``, ``max:NAME`` or NAME with the better side that the dictionary knows; sign 1: low."""
@@ -109,7 +111,6 @@ class Top:
         self.groups = Groups(blocks, by, over)
         self.value = np.empty((0, k))  # signed, ascending; +inf where there is none, or an infinite candidate
         self.place = np.empty((0, k), np.int64)  # index of the point; -1 where there is none
-        self._own = threading.local()
         self._kept = [blocks.dims.index(name) for name in by if name in blocks.dims]
         self._searched = [blocks.dims.index(dim) for dim in self.groups.order if dim not in by]
         self._grow()
@@ -155,14 +156,13 @@ class Top:
     def _champions(self, block):
         """One winner for each combination of axes: the block is reduced along the others, and only its own winners are candidates."""
         value, mask = np.asarray(block[self.name]), block.mask()
-        value = value if value.dtype.kind == "f" else value.astype(float)
-        if not mask.all():
-            value = self._scratch(np.add, value, np.where(mask, value.dtype.type(0), value.dtype.type(np.nan)))
-        value, best = block.full(value), np.fmin if self.sign > 0 else np.fmax
-        lows = self._reduced(best, value)
+        value = block.full(value if value.dtype.kind == "f" else value.astype(float))
+        kind, best = value.dtype.type, np.fmin if self.sign > 0 else np.fmax
+        void = None if mask.all() else np.where(mask, kind(0), kind(np.nan))  # added to values: NaN where a point does not count
+        lows = self._reduced(best, value, void)
         if np.isinf(lows).any():  # an infinite value must not win while there is a finite one
-            value = np.where(np.isinf(value), value.dtype.type(self.sign * np.inf), value)
-            lows = self._reduced(best, value)
+            value = np.where(np.isinf(value), kind(self.sign * np.inf), value)
+            lows = self._reduced(best, value, void)
         kept, searched, dims = self._kept, self._searched, self.groups.blocks.dims
         lows = lows.transpose(kept + searched).ravel()
         signed = np.where(np.isinf(lows), np.inf, self.sign * lows.astype(float))
@@ -172,7 +172,10 @@ class Top:
         if not len(near):
             return near, signed[near], near
         local = np.unravel_index(near, [block.shape[k] for k in kept]) if kept else ()
-        rows = value.transpose(kept + searched)[local if kept else None].reshape(len(near), math.prod(block.shape[k] for k in searched))
+        pick = local if kept else None
+        rows = value.transpose(kept + searched)[pick]
+        rows = rows if void is None else rows + block.full(void).transpose(kept + searched)[pick]
+        rows = rows.reshape(len(near), math.prod(block.shape[k] for k in searched))
         first = (rows == lows[near, None]).argmax(axis=1)
         local = (*local, *np.unravel_index(first, [block.shape[k] for k in searched])) if searched else local
         flat = np.ravel_multi_index([local[(kept + searched).index(k)] for k in range(len(dims))], block.shape)
@@ -183,19 +186,23 @@ class Top:
         last = np.append(self.value[:, -1], np.inf)
         return last[np.minimum(group, len(last) - 1)]
 
-    def _reduced(self, best, value):
-        """The best along the axes searched: outermost first, one at a time, so that each runs along contiguous memory."""
-        for k in sorted(self._searched):
-            value = best.reduce(value, axis=k, keepdims=True)
-        return value
-
-    def _scratch(self, function, *arrays):
-        """A ufunc's result in an array that this thread uses again: fresh memory costs more than the arithmetic."""
-        shape = np.broadcast_shapes(*(array.shape for array in arrays))
-        held = getattr(self._own, "array", None)
-        if held is None or held.dtype != arrays[0].dtype or held.size < math.prod(shape):
-            held = self._own.array = np.empty(math.prod(shape), arrays[0].dtype)
-        return function(*arrays, out=held[: math.prod(shape)].reshape(shape))
+    def _reduced(self, best, value, void):
+        """The best of ``value + void`` along the axes searched: outermost first, one at a time, so that each runs along contiguous memory,
+        and the sum only of slabs that stay in a cache.
+        """
+        if not self._searched:
+            return value if void is None else value + void
+        first, *rest = sorted(self._searched)
+        step = value.shape[first] if void is None else max(1, value.shape[first] * SLAB // value.size)
+        lows = None
+        for start in range(0, value.shape[first], step):
+            slab = (slice(None),) * first + (slice(start, start + step),)
+            part = value[slab] if void is None else value[slab] + (void[slab] if void.shape[first] > 1 else void)
+            part = best.reduce(part, axis=first, keepdims=True)
+            lows = part if lows is None else best(lows, part, out=lows)
+        for k in rest:
+            lows = best.reduce(lows, axis=k, keepdims=True)
+        return lows
 
     def may_improve(self, block):
         """False if the zone maps show that no point of the block can enter a list: all of those it has a part in are full of better ones."""
