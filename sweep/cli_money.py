@@ -48,10 +48,12 @@ def fabric(gpus, link_gbps, networks, settings, draw, format):
 @click.argument("store")
 @at_option
 @click.option("--draw", metavar="FILE", help="Draw cost over the port, a line per accelerator (or --lines).")
-@click.option("--lines", metavar="AXIS", default="accelerator", show_default=True, help="The lines of --draw.")
+@click.option("--lines", metavar="AXIS", default="accelerator", show_default=True, help="The lines of --draw and --worth, the rows of --ranges.")
 @click.option(
     "--map", "map_path", metavar="FILE", help="Draw a map of the cheapest port over the two axes that are left."
 )
+@click.option("--ranges", metavar="FILE", help="Draw the cheapest ports and those within 1 %, a row per accelerator (or --lines).")
+@click.option("--worth", metavar="FILE", help="Draw what one more Gb/s is worth against what it costs.")
 @click.option(
     "--flat", type=float, default=0.01, show_default=True, help="Share of the least cost within which ports are equal."
 )
@@ -59,7 +61,7 @@ def fabric(gpus, link_gbps, networks, settings, draw, format):
     "--allow", multiple=True, metavar="REASON", help="A reason of status that does not disqualify. Repeatable."
 )
 @table_format()
-def economics(store, at, draw, lines, map_path, flat, allow, format):
+def economics(store, at, draw, lines, map_path, ranges, worth, flat, allow, format):
     """The port at which a token costs least, the flat region around it, and what the next Gb/s is worth.
 
     \b
@@ -67,6 +69,7 @@ def economics(store, at, draw, lines, map_path, flat, allow, format):
       sweep run cost-optimal
       sweep economics cost-optimal --at model=llama-3-70b --at gpus=1024 --at tp=8 --at zero_stage=0
       sweep economics more-or-less --map more-or-less.png
+      sweep economics cost-optimal --at model=llama-3-70b --at gpus=1024 --at tp=8 --at zero_stage=0 --ranges ranges.png
     """
     import sys
 
@@ -78,11 +81,12 @@ def economics(store, at, draw, lines, map_path, flat, allow, format):
     frame = question.table(ds, flat, at, allow)
     if len(frame) == 1:
         say(question.words(ds, at, allow))
-    if draw or map_path:
+    if draw or map_path or ranges or worth:
         from . import costplots
 
-        if draw:
-            say(costplots.draw_costs(ds, lines, at, draw, allow=allow).caption)
+        for path, figure in ((draw, costplots.draw_costs), (ranges, costplots.draw_ranges), (worth, costplots.draw_worth)):
+            if path:
+                say(figure(ds, lines, at, path, allow=allow).caption)
         if map_path:
             say(costplots.draw_ports(ds, at=at, path=map_path, allow=allow).caption)
     exports.write_frame(frame, format, sys.stdout)

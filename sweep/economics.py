@@ -127,17 +127,17 @@ def words(ds, at=None, allow=None):
     links, values = costs[LINK].values, costs.values
     best = int(np.nanargmin(values))
     text = [
-        f"A million tokens cost least, {values[best]:.3g} USD, with a port of {links[best]:g} Gb/s per accelerator."
+        f"A million tokens cost least, {values[best]:.3g} USD, with a port of {links[best]:.4g} Gb/s per accelerator."
     ]
     if row.flat_low_link_gbps < row.flat_high_link_gbps:
         text.append(
-            f"From {row.flat_low_link_gbps:g} to {row.flat_high_link_gbps:g} Gb/s they cost within 1 % of that."
+            f"From {row.flat_low_link_gbps:.4g} to {row.flat_high_link_gbps:.4g} Gb/s they cost within 1 % of that."
         )
     else:
         text.append("No other port on the list comes within 1 % of that.")
     for other, name in ((best - 1, "less"), (best + 1, "more")):
         if 0 <= other < len(links):
-            text.append(f"One step {name}, {links[other]:g} Gb/s, costs {values[other] / values[best] - 1:+.1%}.")
+            text.append(f"One step {name}, {links[other]:.4g} Gb/s, costs {values[other] / values[best] - 1:+.1%}.")
     if best + 1 < len(links):
         text.append(
             f"Beyond it one more Gb/s is worth {row.worth_usd_per_gbps:.3g} USD per accelerator over its life and costs {row.price_usd_per_gbps:.3g}."
