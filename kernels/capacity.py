@@ -19,7 +19,9 @@ wherever it is a twentieth of a job or more, for c_a and c_s up to 2, g_w up to 
 0.93, and p99 within 50 %, on the mixes of test_capacity.py; long-tailed durations near the limit reach 56 %, c_s = 3 a
 factor of two.  Waits below a twentieth of a job are not to be relied on: up to 15 times off (bursty arrivals wait longer,
 regular ones less). For gangs of one and exponential times it is exact (M/M/m).  Whoever waits
-is taken to wait an exponential time: p99 rests on it.
+is taken to wait an exponential time: p99 rests on it.  A serving fleet has gangs of one and many servers: from 16 to
+2,048 places at 0.8 to 0.98, with one in twenty or more waiting and c_a, c_s from 0.5 to 2, its p99 is between 16 % below
+and 71 % above the simulated one, too high where durations are long-tailed.
 
 Times are in units of the mean job duration unless a name says otherwise; everything is elementwise, for NumPy and jax
 arrays.

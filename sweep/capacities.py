@@ -52,8 +52,8 @@ def waits(gpus, mix=USUAL, utilisations=UTILISATIONS, usd_per_gpu_hour=2.0):
         rows.append(
             {
                 "utilisation": busy,
-                "waiting_jobs": found.probability,
-                "wait_hours": found.mean * mix.job_hours,
+                "waiting_jobs": _known(found.probability),
+                "wait_hours": _known(found.mean * mix.job_hours),
                 "wait_p99_hours": found.p99 * mix.job_hours,
                 "idle_gpus": gpus * (1 - busy),
                 "usd_per_busy_gpu_hour": usd_per_gpu_hour / busy,
@@ -106,6 +106,72 @@ def pools(demands, target_hours, mix=USUAL):
     return capacity.pooled(demands, target_hours / mix.job_hours, **mix.arguments())
 
 
+class Demand(NamedTuple):
+    """Requests of a serving fleet: per second at the peak, seconds each, how many a replica serves at once, variability."""
+
+    peak: float
+    seconds: float
+    concurrency: int = 1
+    headroom: float = 0.0
+    arrival_cv: float = 1.0
+    service_cv: float = 1.0
+
+    @property
+    def in_flight(self):
+        """Requests served at once at the peak, headroom included."""
+        return self.peak * (1.0 + self.headroom) * self.seconds
+
+
+def fleet(demand, target_s):
+    """Replicas with which 99 % of requests wait less than ``target_s`` for a place."""
+    return int(capacity.fleet(demand.peak, demand.seconds, demand.concurrency, target_s, demand.headroom, demand.arrival_cv, demand.service_cv))
+
+
+def fleet_waits(demand, target_s, utilisations=(0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.98)):
+    """Rows: the fleets of whole replicas nearest to those utilisations, and the one for the target."""
+    load, places = demand.in_flight, demand.concurrency
+    sizes = {max(int(-(-load // (busy * places))), 1) for busy in utilisations} | {fleet(demand, target_s)}
+    rows = []
+    for replicas in sorted((size for size in sizes if size * places > load), reverse=True):
+        busy = load / (replicas * places)
+        found = capacity.waiting(float(replicas * places), busy, arrival_cv=demand.arrival_cv, service_cv=demand.service_cv)
+        rows.append(
+            {
+                "replicas": replicas,
+                "utilisation": busy,
+                "waiting_requests": _known(found.probability),
+                "wait_ms": _known(found.mean * demand.seconds * 1e3),
+                "wait_p99_ms": found.p99 * demand.seconds * 1e3,
+                "meets": bool(found.p99 * demand.seconds <= target_s),
+            }
+        )
+    return rows
+
+
+def fleet_words(demand, target_s):
+    """How many replicas, how busy they are, and what twice the demand would take."""
+    replicas, twice = fleet(demand, target_s), fleet(demand._replace(peak=2 * demand.peak), target_s)
+    busy = demand.in_flight / (replicas * demand.concurrency)
+    usual = busy / (1.0 + demand.headroom)
+    text = [
+        f"{demand.peak:g} requests/s of {demand.seconds:g} s{f' and {demand.headroom:.0%} of headroom' if demand.headroom else ''}: {demand.in_flight:,.0f} in flight.",
+        f"{replicas:,} replicas of {demand.concurrency:g} at once keep the wait of 99 % of requests within {target_s:g} s, {busy:.0%} busy"
+        + (f" ({usual:.0%} at the peak itself)." if demand.headroom else "."),
+        f"Twice the demand takes {twice:,}, {2 * replicas - twice:,} fewer than twice as many." if twice < 2 * replicas else f"Twice the demand takes {twice:,}.",
+    ]
+    return " ".join(text)
+
+
+def pool_words(demands, target_hours, mix=USUAL):
+    """One pool against one for each team, in a sentence."""
+    _check(sum(demands), mix)
+    shared, dedicated = pools(demands, target_hours, mix)
+    return (
+        f"Demands of {' + '.join(f'{demand:g}' for demand in demands)} busy accelerators: {shared:,.0f} in one pool wait {target_hours:g} h on average, "
+        f"{dedicated:,.0f} in one for each; sharing saves {dedicated - shared:,.0f}."
+    )
+
+
 def words(gpus, target_hours, mix=USUAL):
     """The ceiling and what sets it, in a few sentences."""
     found = limits(gpus, target_hours, mix)
@@ -124,6 +190,11 @@ def words(gpus, target_hours, mix=USUAL):
         f"Twice as many accelerators with twice the jobs could run at {double:.0%}: a shared pool needs fewer than its parts."
     )
     return " ".join(text)
+
+
+def _known(value):
+    """Shares and waits below 1e-6 as none: the approximations do not reach so far."""
+    return value if value >= 1e-6 else 0.0
 
 
 def _check(gpus, mix):

@@ -1,4 +1,4 @@
-"""The verbs about more or less: fabric, economics, serve, capacity."""
+"""The verbs about more or less: fabric, economics, serve, capacity, fleet."""
 
 import click
 
@@ -133,6 +133,7 @@ def serve(inputs, format):
     "--growth", type=float, default=0.0, show_default=True, help="Expected growth of that demand (0.3: 30 %)."
 )
 @click.option("--forecast-cv", type=float, default=0.1, show_default=True, help="How uncertain the forecast is.")
+@click.option("--pools", metavar="DEMANDS", help="Busy accelerators of each team, such as 100,200,300: one pool or several?")
 @click.option(
     "--usd-per-gpu-hour", type=float, default=2.0, show_default=True, help="What an hour costs, used or idle."
 )
@@ -148,6 +149,7 @@ def capacity(
     busy,
     growth,
     forecast_cv,
+    pools,
     usd_per_gpu_hour,
     format,
 ):
@@ -157,6 +159,7 @@ def capacity(
     Example:
       sweep capacity --gpus 1024 --gangs 8,64,256 --shares 6,3,1 --target-hours 4
       sweep capacity --gpus 1024 --gangs 8,64 --busy 700 --growth 0.3
+      sweep capacity --gpus 1024 --pools 100,200,300
     """
     from . import capacities, tables
 
@@ -172,7 +175,35 @@ def capacity(
             f"For next quarter have {found.gpus:,.0f}: order {found.to_order:,.0f}. They will be {found.utilisation:.0%} busy; "
             f"the idle ones cost {found.idle_usd_per_month:,.0f} USD a month."
         )
+    if pools:
+        say(capacities.pool_words(_numbers("--pools", pools), target_hours, mix))
     click.echo(tables.render(capacities.waits(gpus, mix, usd_per_gpu_hour=usd_per_gpu_hour), format))
+
+
+POSITIVE, NOT_NEGATIVE = click.FloatRange(0.0, min_open=True), click.FloatRange(0.0)
+
+
+@cli.command()
+@click.option("--peak", type=POSITIVE, required=True, help="Requests per second at the peak.")
+@click.option("--seconds", type=POSITIVE, required=True, help="Seconds that a request is served, mean (first to last token).")
+@click.option("--concurrency", type=click.IntRange(1), default=1, show_default=True, help="Requests that a replica serves at once.")
+@click.option("--target-s", type=POSITIVE, default=1.0, show_default=True, help="Seconds that 99 % of requests wait at most for a place.")
+@click.option("--headroom", type=NOT_NEGATIVE, default=0.0, show_default=True, help="Demand above the peak (0.3: 30 %), for failures and forecast.")
+@click.option("--arrival-cv", type=NOT_NEGATIVE, default=1.0, show_default=True, help="Variation of arrivals (1: at random).")
+@click.option("--service-cv", type=NOT_NEGATIVE, default=1.0, show_default=True, help="Variation of the seconds of a request.")
+@table_format()
+def fleet(peak, seconds, concurrency, target_s, headroom, arrival_cv, service_cv, format):
+    """Replicas of a serving fleet: waits of requests against utilisation.
+
+    \b
+    Example:
+      sweep fleet --peak 200 --seconds 10 --concurrency 64 --target-s 0.5 --headroom 0.3
+    """
+    from . import capacities, tables
+
+    demand = capacities.Demand(peak, seconds, concurrency, headroom, arrival_cv, service_cv)
+    say(capacities.fleet_words(demand, target_s))
+    click.echo(tables.render(capacities.fleet_waits(demand, target_s), format))
 
 
 def _settings(assignments):

@@ -102,6 +102,27 @@ def test_serving_fleet_against_the_simulation():
     assert 32 <= replicas <= 34 and np.quantile(waits, 0.99) * 10 <= 1.0
 
 
+@pytest.mark.parametrize("places, busy", [(16, 0.8), (64, 0.9), (256, 0.93)])
+@pytest.mark.parametrize("arrival_cv, service_cv, low, high", [
+    (1, 1, 0.9, 1.1), (1, 0.5, 0.85, 1.05), (1, 2, 0.95, 1.8), (2, 1, 0.95, 1.45), (0.5, 0.5, 0.95, 1.5),
+])  # fmt: skip
+def test_tail_of_a_fleet_against_the_simulation(places, busy, arrival_cv, service_cv, low, high):
+    """p99 of waiting of M/M/c within a tenth, of G/G/m within the bounds that the docstring states."""
+    waits = [simulate(places, busy, 1.0, arrival_cv, service_cv, jobs=200000, seed=100 * k + 7)[0] for k in range(6)]
+    expected = capacity.waiting(float(places), busy, arrival_cv=arrival_cv, service_cv=service_cv)
+    assert low < expected.p99 / np.quantile(np.concatenate(waits), 0.99) < high
+
+
+def test_a_fleet_is_as_small_as_its_target_allows():
+    """One replica fewer waits longer than the target; headroom is demand, and bursts and long tails want more."""
+    peak, seconds, places, target = 200.0, 10.0, 64, 0.5
+    replicas = capacity.fleet(peak, seconds, places, target)
+    tails = [capacity.waiting(n * places, peak * seconds / (n * places)).p99 * seconds for n in (replicas - 1, replicas)]
+    assert replicas == int(replicas) and tails[1] <= target < tails[0]
+    assert capacity.fleet(peak, seconds, places, target, headroom=0.3) == capacity.fleet(1.3 * peak, seconds, places, target)
+    assert capacity.fleet(peak, seconds, 1, target, arrival_cv=3.0, service_cv=2.0) > capacity.fleet(peak, seconds, 1, target)
+
+
 mixes = st.fixed_dictionaries(
     {"gang": st.floats(1, 64), "gang_cv": st.floats(0, 2), "arrival_cv": st.floats(0, 2), "service_cv": st.floats(0, 3)}
 )
