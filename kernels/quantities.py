@@ -266,6 +266,8 @@ _FURTHER = (  # not of a training step: worked out only when asked for by name
     Quantity("kv_bytes_per_token", "byte", "keys and values of a token, all layers"),
     _gbps("decode_tp_link_gbps", "port for tensor parallelism in decoding"),
     _gbps("decode_ep_link_gbps", "port for experts in decoding"),
+    _gbps("decode_pp_link_gbps", "port for the hops of a pipeline in decoding"),
+    _gbps("prefill_tp_link_gbps", "port for tensor parallelism in prefill"),
     _gbps("prefill_ep_link_gbps", "port for experts in prefill"),
     _gbps("kv_link_gbps", "port for keys and values"),
     Quantity("serving_memory_bytes", "byte", "weights, keys and values per accelerator", better="low"),

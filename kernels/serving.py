@@ -12,8 +12,8 @@ and decode run on different machines.
     s_kv per token and block; MLA (r_kv + d_r) s_kv
 
 Requirements ask which rate on the port keeps each exchange within its window: experts under the other micro-batch's
-compute, else within ``tolerance`` of the block, tensor parallelism always so, keys and values within the prefill that
-makes them.
+compute, else within ``tolerance`` of the block, tensor parallelism always so, hops of a pipeline within that of the token,
+keys and values within the prefill that makes them.
 
 ``decode_batch`` counts the sequences of one tensor-parallel group (a data-parallel rank) in each micro-batch; a
 pipeline holds one such batch per stage.  SI throughout; elementwise, for NumPy and jax arrays.  A group of ``tp``
@@ -46,6 +46,8 @@ class Serving(NamedTuple):
     kv_bytes_per_token: object
     decode_tp_link_gbps: object
     decode_ep_link_gbps: object
+    decode_pp_link_gbps: object
+    prefill_tp_link_gbps: object
     prefill_ep_link_gbps: object
     kv_link_gbps: object
     serving_memory_bytes: object
@@ -95,7 +97,8 @@ def serve(x):
     together = x.serving_micro_batches
     alternate = together > 1
     layer = together * where(alternate, maximum(busy, ep_decode), busy + ep_decode)
-    hops = maximum(x.pp - 1.0, 0.0) * (net.latency_s + rows * x.hidden * ACTIVATION_BYTES / x.tp * u)
+    hop = _hop(x, net, rows)
+    hops = maximum(x.pp - 1.0, 0.0) * hop.seconds(1.0, u)
     decode = x.layers * layer + together * head + hops
 
     prompt = computing.compute(x, held)
@@ -127,6 +130,10 @@ def serve(x):
         kv_bytes_per_token=kv,
         decode_tp_link_gbps=tensor.requirement(rows, window * block),
         decode_ep_link_gbps=experts.requirement(rows, spare / moe),
+        decode_pp_link_gbps=where(
+            x.pp > 1, hop.requirement(1.0, window * (x.layers * block + head) / maximum(x.pp - 1.0, 1.0)), 0.0
+        ),
+        prefill_tp_link_gbps=tensor.requirement(tokens, window * prompt.block_forward_s),
         prefill_ep_link_gbps=experts.requirement(tokens, prompt_spare / moe),
         kv_link_gbps=kv_share / (x.layers * alone + prompt.head_forward_s),
         serving_memory_bytes=weights * x.param_bytes + together * rows * x.seq_len / x.cp * kv / _kv_ranks(x),
@@ -168,14 +175,17 @@ class _Exchange(NamedTuple):
 
 
 def _rate(line, nbytes, budget):
-    """bytes/s at which an algorithm's a + b u + V [p (g + h u) + (1 - p) max(g, h u)] stays within ``budget``."""
+    """bytes/s at which an algorithm's a + b u + V [p (g + h u) + (1 - p) max(g, h u)] stays within ``budget``; inf where
+    latency or the inner tier alone takes more.
+    """
 
     def over(wire, left):
-        return where(left > 0.0, wire / where(left > 0.0, left, 1.0), where(wire > 0.0, float("inf"), 0.0))
+        short = (left < 0.0) | ((left <= 0.0) & (wire > 0.0))
+        return where(short, float("inf"), wire / where(left > 0.0, left, 1.0))
 
     fast_port = over(line.b + nbytes * line.p * line.h, budget - line.a - nbytes * line.g)
     slow_port = over(line.b + nbytes * line.h, budget - line.a - nbytes * line.p * line.g)
-    return maximum(fast_port, slow_port)
+    return where(nbytes > 0.0, maximum(fast_port, slow_port), 0.0)
 
 
 def _tensor(x, net):
@@ -204,6 +214,17 @@ def _experts(x, net):
     line = c.all_to_all(group, net, crossing)
     both = line._replace(a=2.0 * once, b=2.0 * line.b)
     return _Exchange((([both], x.top_k * x.hidden / x.tp * (x.dispatch_bytes + x.combine_bytes)),), crosses)
+
+
+def _hop(x, net, rows):
+    """A stage's activations to the next one, of which each tp rank sends its part; on the port where both stages together
+    are more than a domain.
+    """
+    crosses = x.pp * x.tp > x.scaleup_domain
+    line = c.Algorithm(
+        0, where(crosses, net.latency_s, net.inner_latency_s), 0.0, where(crosses, 0.0, net.inner_s_per_byte), where(crosses, 1.0, 0.0), 1.0
+    )
+    return _Exchange((([line], rows * x.hidden * ACTIVATION_BYTES / x.tp),), crosses)
 
 
 def _kv_ranks(x):

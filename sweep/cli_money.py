@@ -94,28 +94,51 @@ def economics(store, at, draw, lines, map_path, ranges, worth, flat, allow, form
 
 @cli.command()
 @click.argument("inputs", nargs=-1, metavar="NAME=VALUE ...")
+@click.option("--draw", metavar="FILE", help="Draw the port that each exchange requires: .svg, .png or .pdf.")
 @table_format()
-def serve(inputs, format):
+def serve(inputs, draw, format):
     """Serving one model in the usual ways: time per token, first token, and the port that each needs.
 
     \b
     Example:
       sweep serve model=llama-3-70b accelerator=h100
       sweep serve model=deepseek-v3 accelerator=h800 dispatch_bytes=1 param_bytes=1 decode_batch=64
+      sweep serve model=llama-3-70b accelerator=h100 / model=deepseek-v3 accelerator=h800 --draw patterns.png
     """
     from . import servings, tables
+
+    groups, rows = [], []
+    for given in map(_settings, _split(inputs)):
+        model, accelerator = (_named(given, name) for name in ("model", "accelerator"))
+        found = servings.patterns(model, accelerator, **given)
+        say(servings.words(model, accelerator, found, **given))
+        groups.append(servings.group(model, accelerator, found, **given))
+        rows += [{"model": model, **row} for row in found]
+    if draw:
+        from . import moneyplots
+
+        moneyplots.draw_patterns(groups, draw)
+        say(f"drawn in {draw}")
+    click.echo(tables.render(rows, format))
+
+
+def _split(inputs):
+    """Inputs of each model: a slash of its own begins another one."""
+    parts = [[]]
+    for word in inputs:
+        if word == "/":
+            parts.append([])
+        else:
+            parts[-1].append(word)
+    return parts
+
+
+def _named(given, name):
     from .errors import SpecError
 
-    given = _settings(inputs)
-    for name in ("model", "accelerator"):
-        if name not in given:
-            raise SpecError(
-                f"sweep serve: no {name}. Write {name}=..., such as sweep serve model=llama-3-70b accelerator=h100."
-            )
-    model, accelerator = given.pop("model"), given.pop("accelerator")
-    rows = servings.patterns(model, accelerator, **given)
-    say(servings.words(model, accelerator, rows, **given))
-    click.echo(tables.render(rows, format))
+    if not isinstance(given.get(name), str):
+        raise SpecError(f"sweep serve: no {name}. Write {name}=..., such as sweep serve model=llama-3-70b accelerator=h100.")
+    return given.pop(name)
 
 
 @cli.command()
@@ -133,6 +156,7 @@ def serve(inputs, format):
     "--growth", type=float, default=0.0, show_default=True, help="Expected growth of that demand (0.3: 30 %)."
 )
 @click.option("--forecast-cv", type=float, default=0.1, show_default=True, help="How uncertain the forecast is.")
+@click.option("--draw", metavar="FILE", help="Draw the utilisation that target waits allow over the size of the pool.")
 @click.option("--pools", metavar="DEMANDS", help="Busy accelerators of each team, such as 100,200,300: one pool or several?")
 @click.option(
     "--usd-per-gpu-hour", type=float, default=2.0, show_default=True, help="What an hour costs, used or idle."
@@ -149,6 +173,7 @@ def capacity(
     busy,
     growth,
     forecast_cv,
+    draw,
     pools,
     usd_per_gpu_hour,
     format,
@@ -159,7 +184,7 @@ def capacity(
     Example:
       sweep capacity --gpus 1024 --gangs 8,64,256 --shares 6,3,1 --target-hours 4
       sweep capacity --gpus 1024 --gangs 8,64 --busy 700 --growth 0.3
-      sweep capacity --gpus 1024 --pools 100,200,300
+      sweep capacity --gpus 1024 --pools 100,200,300 --draw ceiling.png
     """
     from . import capacities, tables
 
@@ -177,6 +202,11 @@ def capacity(
         )
     if pools:
         say(capacities.pool_words(_numbers("--pools", pools), target_hours, mix))
+    if draw:
+        from . import moneyplots
+
+        moneyplots.draw_ceiling(mix, draw, gpus=gpus)
+        say(f"drawn in {draw}")
     click.echo(tables.render(capacities.waits(gpus, mix, usd_per_gpu_hour=usd_per_gpu_hour), format))
 
 

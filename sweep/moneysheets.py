@@ -224,6 +224,8 @@ def _serving(point, x):
         for words, name in (
             ("tensor parallelism, decoding", "decode_tp_link_gbps"),
             ("experts, decoding", "decode_ep_link_gbps"),
+            ("pipeline hops, decoding", "decode_pp_link_gbps"),
+            ("tensor parallelism, prefill", "prefill_tp_link_gbps"),
             ("experts, prefill", "prefill_ep_link_gbps"),
             ("keys and values", "kv_link_gbps"),
         )

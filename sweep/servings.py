@@ -25,7 +25,7 @@ EXPERTS = (
     ("experts over 64 GPUs, two micro-batches", {"ep": 64, "serving_micro_batches": 2}),
     ("experts over 128 GPUs, two micro-batches", {"ep": 128, "serving_micro_batches": 2}),
 )
-PORTS = ("decode_tp_link_gbps", "decode_ep_link_gbps", "prefill_ep_link_gbps", "kv_link_gbps")
+DECODE = ("decode_tp_link_gbps", "decode_ep_link_gbps", "decode_pp_link_gbps")
 
 
 def patterns(model, accelerator, **settings):
@@ -44,7 +44,7 @@ def patterns(model, accelerator, **settings):
         got = {key: float(ds[key]) for key in serving.Serving._fields}
         fits = got["serving_memory_bytes"] <= 1e9 * _input(ds, "hbm_gb")
         port = _input(ds, "link_gbps")
-        need = max(got[key] for key in PORTS[:2])
+        need = max(got[key] for key in DECODE)
         rows.append(
             {
                 "pattern": name,
@@ -56,12 +56,21 @@ def patterns(model, accelerator, **settings):
                 "memory_gb": got["serving_memory_bytes"] / 1e9,
                 "fits": bool(fits),
                 "decode_gbps": need,
-                "prefill_gbps": got["prefill_ep_link_gbps"],
+                "decode_tp_gbps": got["decode_tp_link_gbps"],
+                "decode_ep_gbps": got["decode_ep_link_gbps"],
+                "decode_pp_gbps": got["decode_pp_link_gbps"],
+                "prefill_gbps": max(got["prefill_tp_link_gbps"], got["prefill_ep_link_gbps"]),
                 "kv_gbps": got["kv_link_gbps"],
                 "needs": _verdict(need, port),
             }
         )
     return rows
+
+
+def group(model, accelerator, rows, **settings):
+    """Title, rows and the machine's port: a panel of moneyplots.draw_patterns."""
+    named = ", ".join(f"{name.replace('_', ' ')} {value:g}" for name, value in settings.items() if name in ("decode_batch", "seq_len"))
+    return f"{model} on {accelerator}{', ' + named if named else ''}", rows, _port(accelerator, settings)
 
 
 def words(model, accelerator, rows, **settings):
@@ -74,7 +83,7 @@ def words(model, accelerator, rows, **settings):
     never = [row["pattern"] for row in rows if np.isinf(row["decode_gbps"])]
     if never:
         text.append(
-            f"No port is fast enough for: {'; '.join(never)}: the latency of their exchanges alone is more than the tolerance of a block, however wide the port."
+            f"No port is fast enough for: {'; '.join(never)}: latency and the links inside the domain alone take more than the tolerance of a block, however wide the port."
         )
     some = [row for row in rows if 0 < row["decode_gbps"] < np.inf]
     for row in some:

@@ -118,7 +118,7 @@ def test_the_drawing(tmp_path, settings):
 
 def test_serving_says_which_patterns_need_the_network():
     dense = servings.patterns("llama-3-70b", "h100")
-    assert {row["needs"] for row in dense} == {"no network", "no port helps: latency"}
+    assert [row["needs"] for row in dense] == ["no network"] * 3 + ["no port helps: latency", "a quarter of the port at most"]
     moe = servings.patterns(
         "deepseek-v3", "h800", dispatch_bytes=1, combine_bytes=2, param_bytes=1, decode_batch=64, seq_len=4096
     )
@@ -126,6 +126,29 @@ def test_serving_says_which_patterns_need_the_network():
         "experts over 64 GPUs, two micro-batches"
     ] == "the training port"
     assert all(row["kv_gbps"] < 20 for row in dense + moe)
+
+
+def test_patterns_and_ceilings_are_drawn(tmp_path):
+    """A bar per exchange that leaves the domain, the port as a line; ceilings that rise with the pool and the target."""
+    from sweep import moneyplots
+
+    rows = servings.patterns("llama-3-70b", "h100")
+    drawing = moneyplots.draw_patterns([servings.group("llama-3-70b", "h100", rows)], tmp_path / "patterns.svg")
+    area = drawing.figure.axes[0]
+    asked = sum(row[name] > 0 for row in rows for name, *_ in moneyplots.EXCHANGES)
+    assert len(area.patches) == asked and area.lines[0].get_xdata()[0] == 400
+    assert "no port" in [text.get_text() for text in area.texts]
+    data = moneyplots.draw_ceiling(capacities.Mix((8, 64), (3, 1)), tmp_path / "ceiling.png").data
+    busy = data.utilisation.values
+    assert (np.diff(busy, axis=0) >= 0).all() and busy[2, -1] > 0.95 and (busy[-1] <= data.usable_utilisation.values + 1e-9).all()
+
+
+def test_fleets_and_pools_in_words():
+    demand = capacities.Demand(200.0, 10.0, 64, 0.3)
+    rows = capacities.fleet_waits(demand, 0.5)
+    meeting = [row["replicas"] for row in rows if row["meets"]]
+    assert min(meeting) == capacities.fleet(demand, 0.5) == 42 and "42 replicas" in capacities.fleet_words(demand, 0.5)
+    assert "sharing saves" in capacities.pool_words((100, 200, 300), 4.0)
 
 
 def test_capacity_in_hours():
@@ -141,6 +164,8 @@ def test_capacity_in_hours():
 @pytest.mark.parametrize("arguments", [
     ["fabric", "--gpus", "1024", "--link-gbps", "400"],
     ["serve", "model=llama-3-70b", "accelerator=h100", "tp=8"],
+    ["serve", "model=llama-3-70b", "accelerator=h100", "/", "model=deepseek-v3", "accelerator=h800"],
+    ["fleet", "--peak", "200", "--seconds", "10", "--concurrency", "64", "--headroom", "0.3"],
     ["capacity", "--gpus", "1024", "--gangs", "8,64", "--busy", "700", "--growth", "0.3"],
 ])  # fmt: skip
 def test_verbs(arguments, capsys):

@@ -181,3 +181,30 @@ def test_through_the_model_in_numpy_and_jax():
 def test_a_dense_model_asks_nothing_of_experts():
     dense = {**H100, "layers": 80, "hidden": 8192, "ffn": 28672, "heads": 64, "kv_heads": 8, "vocab": 128256}
     assert float(evaluate(Inputs(**dense, tp=8.0, ep=32.0), ["decode_ep_link_gbps"])["decode_ep_link_gbps"]) == 0.0
+
+
+def test_hops_of_a_pipeline():
+    """Two stages of tp 8 on two nodes: 64 KB a rank within 2 % of the token's time; inside a domain no port is asked for."""
+    asked = serve(H100, LLAMA, tp=8, pp=2)
+    nbytes = 32 * 8192 * 2 / 8
+    window = asked.decode_compute_s * 0.02 / 0.98
+    assert asked.decode_pp_link_gbps == pytest.approx(nbytes / (window - 5e-6), rel=1e-9)
+    there = serve(H100 | {"link_gbps": float(asked.decode_pp_link_gbps) / GBPS}, LLAMA, tp=8, pp=2)
+    alone = serve(H100, LLAMA, tp=8)
+    assert there.decode_time_s - alone.decode_time_s == pytest.approx(window, rel=1e-9)
+    assert serve(H100, LLAMA, tp=4, pp=2).decode_pp_link_gbps == 0 and alone.decode_pp_link_gbps == 0
+
+
+@pytest.mark.parametrize("tolerance", [0.3, 0.5])
+def test_prefill_over_two_domains(tolerance):
+    """With the port at the answer both all-reduces of a block take exactly the tolerance of it; where the links inside the
+    domain alone take more, no port is fast enough.
+    """
+    from kernels import compute, work
+
+    x = complete(Inputs(**(H100 | LLAMA), tp=16, tolerance=tolerance))
+    rate = serving.serve(x).prefill_tp_link_gbps
+    block, tensor = compute.compute(x, work.work(x)).block_forward_s, serving._tensor(x, serving.c.tiers(x))
+    window = tolerance / (1 - tolerance) * block
+    assert np.isfinite(rate) == (tensor.seconds(x.seq_len, 0.0) < window) == (tolerance > 0.4)
+    assert np.isinf(rate) or tensor.seconds(x.seq_len, 1.0 / rate) == pytest.approx(window, rel=1e-9)
