@@ -30,6 +30,7 @@ _HOME = {
     "paper": "papers",
     "export": "exports",
     "explain": "explanations",
+    "solve": "inversions",
     "SweepError": "errors",
 }
 

@@ -1,8 +1,8 @@
-"""The verbs that answer in words: explain (one point, worked), why (a stored sweep, generation by generation)."""
+"""The verbs that answer in words: explain (one point, worked), solve (the input that is enough), why (a stored sweep)."""
 
 import click
 
-from .console import cli, say, table_format
+from .console import allow_option, cli, say, table_format
 from .errors import SpecError
 
 
@@ -53,6 +53,35 @@ def explain(inputs, format, about, sections, interval, draw):
     if draw:
         said.draw(draw)
         say(f"drawn: {draw}")
+
+
+@cli.command()
+@click.argument("name")
+@click.argument("inputs", nargs=-1, required=True, metavar="NAME=VALUE...")
+@click.option("--where", metavar="EXPR", help="What is to hold.  [default: required_link_gbps <= link_gbps]")
+@click.option("--find", type=click.Choice(["smallest", "largest"]), help="Which end.  [default: what a port limits]")
+@click.option("--upto", type=int, metavar="N", help="The largest whole number tried.")
+@allow_option
+@table_format()
+def solve(name, inputs, where, find, upto, allow, format):
+    """The question the other way round: the smallest micro-batch, or the largest dp, for which a port is enough.
+
+    NAME is an input, or tokens_per_domain. Every whole number is tried; a list in NAME=VALUE makes one answer for each.
+
+    \b
+    Example:
+      sweep solve micro_batch model=llama-3-70b accelerator=h100 tp=8 dp=128 link_gbps=200 --allow memory
+      sweep solve dp model=llama-3-8b accelerator=h100 zero_stage=3 global_batch=1024 --where "exposed_dp_s <= tolerance * step_time_s"
+      sweep solve tokens_per_domain model=llama-3-70b "accelerator=[a100, h100, b200]" tp=8 dp=128 link_gbps=400 --allow memory
+    """
+    from . import inversions, tables
+
+    found = inversions.search(name, where or inversions.WHERE, find, upto, allow, **_assignments("solve", inputs))
+    rows = found.rows()
+    columns = [name for name in rows[0] if format != "table" or any(row[name] == row[name] for row in rows)]  # none that is empty
+    click.echo(tables.render(rows, format, columns))
+    if len(rows) == 1:
+        say(found.sentence())
 
 
 @cli.command()

@@ -37,7 +37,11 @@ class Band(NamedTuple):
     def words(self):
         """For a reader: the family used, how many runs stand behind it, and how it has held."""
         kind = "all families (this one is too small)" if self.family == ALL else self.family
-        held = f"; {100 * self.coverage:.0f} % of unseen runs lay in the 80 % interval" if math.isfinite(self.coverage) else ""
+        held = (
+            f"; {100 * self.coverage:.0f} % of unseen runs lay in the 80 % interval"
+            if math.isfinite(self.coverage)
+            else ""
+        )
         return f"{self.level} % interval of {kind}, from {self.rows} published runs{held}"
 
 
@@ -59,7 +63,9 @@ def family_of(given):
         hidden = 128.0 * (given["params"] / (12.0 * 128.0**2)) ** (1 / 3)  # P = 12 L h^2 with h = 128 L
     kind = "MoE" if given.get("experts") else "dense"
     accelerator = str(given["accelerator"])
-    accelerator = next((one.name for one in presets.read_table("accelerator").values() if accelerator in one.aliases), accelerator)
+    accelerator = next(
+        (one.name for one in presets.read_table("accelerator").values() if accelerator in one.aliases), accelerator
+    )
     inputs = {name: given.get(name) or quantities.INPUTS[name].default for name in ("micro_batch", "seq_len", "tp")}
     like = Run("", "", f"{accelerator} {kind}", "", accelerator, "", "", "", {"hidden": hidden, **inputs}, math.nan)
     found = scores.family(like)
@@ -111,7 +117,9 @@ def families(columns, count):
     known, found = {}, []
     for row in zip(*columns.values()) if columns else ((),) * count:
         if row not in known:
-            known[row] = family_of({n: None if isinstance(v, float) and math.isnan(v) else v for n, v in zip(columns, row)})
+            known[row] = family_of(
+                {n: None if isinstance(v, float) and math.isnan(v) else v for n, v in zip(columns, row)}
+            )
         found.append(known[row])
     return found
 

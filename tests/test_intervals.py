@@ -60,7 +60,10 @@ def test_the_ends_stand_on_what_decides_the_family(ds):
     family = bands.family.sel(model="llama-3-8b", accelerator="a100")
     assert list(family.values) == ["ampere dense host-bound", "ampere dense"]
     assert set(bands.family.sel(accelerator="h200").values.ravel()) == {"all"}
-    assert "blackwell" not in str(bands.family.values) and bands.family.sel(model="mixtral-8x7b", accelerator="h100", micro_batch=1) == "hopper MoE"
+    assert (
+        "blackwell" not in str(bands.family.values)
+        and bands.family.sel(model="mixtral-8x7b", accelerator="h100", micro_batch=1) == "hopper MoE"
+    )
     ratio = bands.step_time_s_high / ds.step_time_s
     for place in np.ndindex(*bands.family.shape):
         where = dict(zip(bands.family.dims, place))
@@ -68,7 +71,10 @@ def test_the_ends_stand_on_what_decides_the_family(ds):
     assert np.allclose(bands.mfu_low * bands.mfu_high, ds.mfu**2)
 
 
-@pytest.mark.parametrize("asked", [{}, {"best": "step_time_s", "over": "micro_batch"}, {"pareto": "step_time_s,mfu"}, {"columns": "step_time_s"}])
+@pytest.mark.parametrize(
+    "asked",
+    [{}, {"best": "step_time_s", "over": "micro_batch"}, {"pareto": "step_time_s,mfu"}, {"columns": "step_time_s"}],
+)
 def test_a_query_carries_the_ends(ds, asked):
     plain = sweep.query(ds, **asked, allow=["memory"])
     table = sweep.query(ds, **asked, interval=90, allow=["memory"])
@@ -79,7 +85,9 @@ def test_a_query_carries_the_ends(ds, asked):
     place = list(table.columns).index("step_time_s")
     assert list(table.columns[place + 1 : place + 3]) == ["step_time_s_low", "step_time_s_high"]
     factor = [intervals.band(name, 90).factor for name in table.interval_family]
-    assert np.allclose(table.step_time_s_high, table.step_time_s * factor) and np.allclose(table.step_time_s_low, table.step_time_s / factor)
+    assert np.allclose(table.step_time_s_high, table.step_time_s * factor) and np.allclose(
+        table.step_time_s_low, table.step_time_s / factor
+    )
     assert any("90 % interval of" in note and "published runs" in note for note in table.attrs["notes"])
     assert table.attrs["units"]["step_time_s_low"] == "s"
 
@@ -106,7 +114,10 @@ def test_explain_states_it():
     "words, said",
     [
         (["explain", "model=llama-3-8b", "accelerator=h100", "--interval", "77"], "77 per cent is not kept"),
-        (["explain", "--about", "money", "model=llama-3-8b", "accelerator=h100", "--interval", "80"], "--interval stands about"),
+        (
+            ["explain", "--about", "money", "model=llama-3-8b", "accelerator=h100", "--interval", "80"],
+            "--interval stands about",
+        ),
         (["explain", "model=llama-3-8b", "accelerator=h100", "--interval", "many"], "not a valid integer"),
     ],
 )
