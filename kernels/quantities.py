@@ -183,7 +183,7 @@ _INPUTS = (
     _number("duration_cv", "1", "coefficient of variation of durations", "c_s", 1.0),
     _number("arrival_cv", "1", "coefficient of variation of the gaps between arrivals", "c_a", 1.0),
     # -- stragglers and failures (kernels/stragglers.py) ---------------------------------------------------------------
-    _number("rank_cv", "1", "coefficient of variation of a rank's step from one step to the next", "c_r", 0.0),
+    _number("rank_cv", "1", "variation of a rank's step from one step to the next", "c_r", 0.0),
     _choice("rank_tail", "distribution of a rank's step", ("normal", "lognormal", "exponential"), "normal"),
     _positive("network_mtbf_years", "a", "mean time between network failures that stop a job, per accelerator", "", 69.0, note="Llama 3: 35 in 54 days on 16,384 accelerators (arXiv 2407.21783, table 5)"),
     _positive("mtbf_years", "a", "mean time between failures of any kind, per accelerator", "", 5.8, note="Llama 3: 419 in 54 days on 16,384 accelerators (same table)"),
