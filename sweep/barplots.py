@@ -2,6 +2,7 @@
 
 import matplotlib
 import numpy as np
+from matplotlib.patches import Patch
 
 from . import drawings, selections
 from .drawings import BANDS, INK, MUTED, PORTS
@@ -19,6 +20,11 @@ PARTS = (  # of a step, in the order they are stacked: output, word, colour, hat
     ("optimizer_time_s", "optimizer", "#9a9a9a", ""),
 )
 GROUPS = ("dp", "tp", "pp", "ep", "cp")
+TIERS = {  # of the network: words, colour, hatch; tiers.TIERS has the same keys
+    "link": ("scale-out port", "#2f8fbe", ""),
+    "scaleup": ("scale-up", "#E69F00", "...."),
+    "uplink": ("above the pod", "#cfe8b5", "xxxx"),
+}
 LONGEST = 24  # bars or rows in one figure
 
 
@@ -118,44 +124,61 @@ def draw_breakdown(ds, axis, at=None, path=None, *, allow=None, width="page", ca
 
 
 def draw_requirements(ds, at=None, path=None, *, facet=None, allow=None, width="column", caption="below"):
-    """Which parallelism dimension asks for how fast a port: ranked bars, one panel for each label of ``facet``."""
+    """How fast a network each parallelism dimension asks for: ranked bars, one panel for each label of ``facet``.
+
+    ``required_link_gbps_dp`` and its like are of the port; ``required_scaleup_gbps_*`` and ``required_uplink_gbps_*``, where
+    the dataset has them (``tiers.of_point``), of the links inside a domain and of the uplinks above a pod.
+    """
     view = selections.select(ds, at)
-    names = {group: f"required_link_gbps_{group}" for group in GROUPS if f"required_link_gbps_{group}" in view.variables}
-    if not names:
+    names = {(group, tier): f"required_{tier}_gbps_{group}" for group in GROUPS for tier in TIERS if f"required_{tier}_gbps_{group}" in view.variables}
+    if not any(tier == "link" for _, tier in names):
         raise SweepError("requirements need required_link_gbps_dp and its like. Add them to outputs: of the config, or draw from sweep.evaluate.")
     dims = (facet,) if facet else ()
     panels = _labels(view, facet) if facet else [""]
     table = np.array([selections.plane(view, name, dims, name, allow).reshape(-1) for name in names.values()])
-    text = "Scale-out port that each dimension asks for, largest first; none: the group has one member or stays in the domain. " + _context(view, at)
+    ranked = [_ranked(list(names), column) for column in table.T]
+    several = {tier for rows in ranked for _, tier, _ in rows if tier} - {"link"}
+    text = "What each dimension asks of each tier, largest first" if several else "Scale-out port that each dimension asks for, largest first; none: the group has one member or stays in the domain"
+    text += ". Scale-up: the rate at which, with any port, at most the tolerance of the step is exposed. " if "scaleup" in several else ". "
+    text += _context(view, at)
     finite = table[np.isfinite(table) & (table > 0)]
     low, high = (min(PORTS[0], finite.min()) / 2, max(PORTS[-1], finite.max())) if len(finite) else (PORTS[0], PORTS[-1])
     with matplotlib.rc_context(drawings.STYLE):
-        figure = drawings.new_figure(width, 0.4 + len(panels) * (0.16 + 0.16 * len(names)), text if caption == "below" else "")
-        areas = figure.subplots(len(panels), 1, squeeze=False, sharex=True)[:, 0]
-        for area, panel, column in zip(areas, panels, table.T):
-            order = np.argsort(-np.nan_to_num(column, nan=-1), kind="stable")
-            for place, index in enumerate(order[::-1]):
-                value = column[index]
+        figure = drawings.new_figure(width, 0.4 + 0.16 * bool(several) + sum(0.16 + 0.16 * len(rows) for rows in ranked), text if caption == "below" else "")
+        areas = figure.subplots(len(panels), 1, squeeze=False, sharex=True, height_ratios=[len(rows) + 0.2 for rows in ranked])[:, 0]
+        for area, panel, rows in zip(areas, panels, ranked):
+            for place, (_, tier, value) in enumerate(rows[::-1]):
                 length = high if np.isinf(value) else value
                 if length > 0:
-                    color = "#2f8fbe" if place == len(order) - 1 else "#b9cfe0"
-                    area.barh(place, length - low, 0.7, low, color=color, edgecolor=INK, linewidth=0.4, hatch="////" if np.isinf(value) else "")
-                note = "invalid" if np.isnan(value) else "no port can" if np.isinf(value) else "none" if value <= 0 else drawings.short(round(float(value)))
+                    area.barh(place, length - low, 0.7, low, color=TIERS[tier][1], edgecolor=INK, linewidth=0.4, hatch="////" if np.isinf(value) else TIERS[tier][2])
+                note = "invalid" if np.isnan(value) else "no rate can" if np.isinf(value) else "none" if value <= 0 else drawings.short(float(f"{value:.3g}"))
                 area.text(max(length, low) if length == length else low, place, f" {note}", va="center", fontsize=6.5, color=INK if length > 0 else MUTED)
-            area.set_yticks(range(len(order)), [list(names)[index] for index in order[::-1]])
-            area.set_ylim(-0.6, len(order) - 0.4)
+            area.set_yticks(range(len(rows)), [group for group, _, _ in rows[::-1]])
+            area.set_ylim(-0.6, len(rows) - 0.4)
             area.set_xscale("log")
-            area.set_xlim(low, high * 1.5)
-            ticks = [port for port in (25, *PORTS, 6400, 12800) if low <= port <= high * 1.5]
-            area.set_xticks(ticks, [str(tick) for tick in ticks])
+            area.set_xlim(low, high * 2)
+            ticks = [port for port in (25, *PORTS, *(6400 * 2**i for i in range(8))) if low <= port <= high * 2]
+            ticks = ticks[:: -(-len(ticks) // (8 if width == "column" else 16))]
+            area.set_xticks(ticks, [drawings.short(float(f"{tick:.2g}")) for tick in ticks])
             area.set_xticks([], minor=True)
             area.tick_params(axis="y", length=0)
             if panel:
                 area.set_title(panel, loc="left", pad=2, fontsize=7.5)
             for side in ("top", "right"):
                 area.spines[side].set_visible(False)
-        areas[-1].set_xlabel("required port (Gb/s)")
+        areas[-1].set_xlabel("required rate per accelerator and direction (Gb/s)" if several else "required port (Gb/s)")
+        if several:
+            handles = [Patch(facecolor=color, edgecolor=INK, linewidth=0.4, hatch=hatch, label=word) for tier, (word, color, hatch) in TIERS.items() if tier in {*several, "link"}]
+            figure.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.2, columnspacing=1.0)
     return _finish(figure, text, view, "requirements", at, path, {name: (dims, row if facet else row[0]) for name, row in zip(names.values(), table)}, facet=facet)
+
+
+def _ranked(keys, column):
+    """(dimension, tier, value), largest first; a dimension that asks nothing of any tier has one row, without a tier."""
+    asks = {group for (group, _), value in zip(keys, column) if not value <= 0}
+    rows = [(group, tier, value) for (group, tier), value in zip(keys, column) if not value <= 0]
+    rows += [(group, "", 0.0) for group in dict.fromkeys(group for group, _ in keys) if group not in asks]
+    return sorted(rows, key=lambda row: -np.nan_to_num(row[2], nan=-1.0))
 
 
 def _labels(view, axis):

@@ -24,6 +24,8 @@ from .palettes import BANDS, INK, MUTED, PORTS  # noqa: F401  for the drawing mo
 
 WIDTHS = {"column": 3.35, "page": 7.0}  # inches
 FORMATS = ("pdf", "svg", "png")
+COUNTED = ("", "1", "byte", "sequences")  # units of what comes in powers of two
+SHAPE = ("tp", "cp", "pp", "ep", "zero_stage", "micro_batch", "seq_len")
 STYLE = {
     "font.family": "STIXGeneral",
     "mathtext.fontset": "stix",
@@ -102,7 +104,7 @@ class Drawing:
 def new_figure(width, height, caption=""):
     """A figure ``height`` inches high, with room below it for the caption's lines, drawn small."""
     inches = inches_of(width)
-    lines = textwrap.wrap(caption, int(inches * 25.5)) if caption else []
+    lines = textwrap.wrap(caption, int(inches * 25.5), break_on_hyphens=False) if caption else []
     below = 0.06 + 0.108 * len(lines) if lines else 0.0
     figure = Figure(figsize=(inches, height + below), layout="constrained")
     FigureCanvasAgg(figure)
@@ -158,6 +160,19 @@ def set_axis(axes, which, ds, name, values):
         limits(low, high)
 
 
+def round_levels(low, high, most):
+    """At most ``most`` round numbers strictly between ``low`` and ``high``, evenly spaced by ratio."""
+    decades = 10.0 ** np.arange(np.floor(np.log10(low)), np.ceil(np.log10(high)) + 1)
+    for steps in ((1, 1.5, 2, 3, 4, 5, 7), (1, 2, 5), (1, 3), (1,)):
+        levels = np.sort(np.outer(decades, steps).ravel())
+        levels = levels[(levels > low) & (levels < high)]
+        if len(levels) <= most:
+            break
+    else:
+        levels = levels[:: -(-len(levels) // most)]
+    return np.array([float(f"{level:.3g}") for level in levels]) if len(levels) else np.array([np.sqrt(low * high)])
+
+
 def _log_ticks(ds, name, values, low, high):
     """Ports where the axis is a port, powers of two where labels are, else 1-3-10 or 1-2-5-10."""
     units = ds[name].attrs.get("units", "")
@@ -165,7 +180,7 @@ def _log_ticks(ds, name, values, low, high):
     if units == "Gb/s":
         return inside((25, *PORTS, 6400))
     powers = 2.0 ** np.arange(-10, 60)
-    twos = inside(powers)
+    twos = inside(powers) if units in COUNTED else []
     shared = sum(np.isclose(value, powers, rtol=1e-6).any() for value in values)
     if len(twos) >= 2 and shared >= max(2, len(values) // 4):
         return twos[:: -(-len(twos) // 8)]
@@ -194,7 +209,7 @@ def conventions(ds, names=()):
     """The sentence of a caption that states model, machine, window, rails and how speeds are counted."""
     fixed = selections.settings(ds)
     said = []
-    shape = [f"{name} {_value(fixed[name])}" for name in ("tp", "cp", "pp", "ep", "zero_stage", "micro_batch", "seq_len") if name in fixed]
+    shape = [f"{name} {_value(fixed[name])}" for name in SHAPE if name in fixed]
     if shape:
         said.append(", ".join(shape).replace("_", " "))
     if "gpus" in fixed or "dp" in fixed:
@@ -236,7 +251,7 @@ def key_of(ds, figure, at=None, **names):
 
 
 def slice_words(ds, at):
-    """The slice in words for a caption: ``accelerator h100, tp 8``."""
-    named = reference(ds)  # says model and accelerator already
-    at = {name: value for name, value in (at or {}).items() if not isinstance(value, (list, tuple)) and str(value) not in named}
-    return ", ".join(f"{name} {_value(value)}" for name, value in at.items())
+    """The slice in words for a caption, but for what ``reference`` and ``conventions`` say: ``link gbps 400``."""
+    named, said = reference(ds), (*SHAPE, "gpus", "dp", "scaleup_domain")
+    at = {name: value for name, value in (at or {}).items() if not isinstance(value, (list, tuple)) and str(value) not in named and name not in said}
+    return ", ".join(f"{name.replace('_', ' ')} {_value(value)}" for name, value in at.items())

@@ -115,17 +115,16 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
 
     def requirements():
         facet = next((dim for dim in worded if view.sizes[dim] <= 6), None)
-        return barplots.draw_requirements(view, usual_slice(view, [dim for dim in view.dims if dim != facet], allow), facet=facet, **options)
+        fixed = usual_slice(view, [dim for dim in view.dims if dim != facet], allow)
+        return barplots.draw_requirements(_by_tier(view, facet, fixed, at), fixed, facet=facet, **options)
 
     def timeline():
-        spec = selections.spec_of(view)
-        if not set(spec.get("axes") or ()) >= set(view.dims) or "fixed" not in spec:
+        inputs = inputs_of(view, {**usual_slice(view, list(view.dims), allow), **(at or {})})
+        if inputs is None:
             raise SweepError("needs the spec that a store carries")
-        from . import points, recipes, timelines
+        from . import points, timelines
 
-        at_point = {**usual_slice(view, list(view.dims), allow), **(at or {})}
-        positions = {dim: _place(spec["axes"][dim]["labels"], at_point[dim]) for dim in spec["axes"]}
-        return timelines.draw_timeline(points.Point.of(**recipes.inputs_at(spec, positions)))
+        return timelines.draw_timeline(points.Point.of(**inputs))
 
     for name, draw in (
         ("map", headline), ("lines", lines), ("scaling", scaling), ("grid", grid), ("distribution", distribution),
@@ -135,6 +134,30 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
             yield name, draw()
         except SweepError as reason:
             yield name, str(reason)
+
+
+def inputs_of(ds, labels):
+    """Every input of the point at ``labels`` (axis -> label), as ``sweep.evaluate`` takes them; None where ``ds`` has no spec."""
+    from . import recipes
+
+    spec = selections.spec_of(ds)
+    if not set(spec.get("axes") or ()) >= set(ds.dims) or "fixed" not in spec:
+        return None
+    return recipes.inputs_at(spec, {dim: _place(spec["axes"][dim]["labels"], labels[dim]) for dim in spec["axes"]})
+
+
+def _by_tier(view, facet, fixed, at):
+    """``view`` with what each dimension asks of the tiers that are not the port, worked out by the kernels along ``facet``."""
+    from . import tiers
+
+    labels = view[facet].values.tolist() if facet else [None]
+    inputs = [inputs_of(view, {**fixed, **(at or {}), **({facet: label} if facet else {})}) for label in labels]
+    if None in inputs:
+        return view
+    found = [tiers.of_point(**one) for one in inputs]
+    dims = (facet,) if facet else ()
+    more = {name: (dims, [one[name] for one in found] if facet else found[0][name]) for name in found[0] if name not in view.variables}
+    return view.assign(more)
 
 
 def _place(labels, label):

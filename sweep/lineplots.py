@@ -28,7 +28,7 @@ def draw_lines(ds, x, y, lines=None, at=None, path=None, *, over=(), band=None, 
     keys, values, spread = _values(view, x, y, lines, over, band, allow)
     return _drawing(
         view, "lines", x, y, lines, keys, values, spread, at, path, knee=SHARE if knee else None, width=width, caption=caption,
-        over=over, said=f"Dots: the first {x.replace('_', ' ')} with {SHARE:.0%} of a line's best. " if knee else "",
+        over=over, said=f"Markers: {100 * SHARE:g} % of a line's best. " if knee else "",
     )  # fmt: skip
 
 
@@ -182,7 +182,7 @@ def _vertical(axes, view, y, values):
         axes.yaxis.set_ticks(ticks, [drawings.short(tick) for tick in ticks])
         axes.yaxis.set_ticks([], minor=True)
     elif len(finite) and finite.min() >= 0:
-        axes.set_ylim(bottom=0)
+        axes.set_ylim(0, 1.06 * finite.max() or None)
     axes.grid(axis="y", color="#e4e4e4", linewidth=0.5)
     axes.set_axisbelow(True)
     for side in ("top", "right"):

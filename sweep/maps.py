@@ -141,7 +141,7 @@ class _Paint:
             self.levels = np.asarray(PORTS, float)
         elif self.log:
             low = max(positive.min(), positive.max() / 1e6)  # what is smaller is as good as none
-            self.levels = np.unique([float(f"{level:.12g}") for level in np.geomspace(low, positive.max(), 8)[1:-1]])
+            self.levels = drawings.round_levels(low, positive.max(), len(BANDS) - 1)
         else:
             spread = matplotlib.ticker.MaxNLocator(7).tick_values(finite.min(), finite.max())
             self.levels = np.asarray([level for level in spread if finite.min() < level < finite.max()]) if finite.max() > finite.min() else finite[:1]
@@ -198,7 +198,7 @@ def _draw_panel(axes, view, grid, x, y, paint, dashed):
     levels = np.log2(paint.levels) if paint.log else paint.levels
     bounds = [min(low, levels[0] - 1), *levels, max(high, levels[-1] + 1)]
     axes.contourf(grid.x, grid.y, height, bounds, colors=paint.bands)
-    lines = _contour(axes, grid, height, levels, colors=INK, linewidths=0.6)
+    lines = _contour(axes, grid, height, levels, colors=INK, linewidths=0.6, linestyles="solid")
     if dashed is not None:
         second = np.ma.masked_invalid(paint.height(dashed.values))
         _contour(axes, grid, second, levels, colors="#8c1c13", linewidths=0.8, linestyles=[(0, (4, 2))])
@@ -320,7 +320,7 @@ def _label_lines(axes, lines, paint, taken):
 
 def _caption(view, x, y, color, dashed, at, marks, facet, hatched, note, infinite):
     name = lambda key: view[key].attrs.get("long_name") or key.replace("_", " ")  # noqa: E731
-    text = f"{name(color)[:1].upper()}{name(color)[1:]} over {name(x)} and {name(y)}"
+    text = f"{name(color)[:1].upper()}{name(color)[1:]}, by {name(x)} and {name(y)}"
     model = drawings.reference(view)
     text += f"; {model}" if model else ""
     where = drawings.slice_words(view, at)

@@ -100,7 +100,7 @@ def test_requirements_are_ranked(ds):
     ds = xr.Dataset({f"required_link_gbps_{group}": ((), value) for group, value in names.items()})
     axes = barplots.draw_requirements(ds).figure.axes[0]
     assert [label.get_text() for label in axes.get_yticklabels()][::-1] == ["ep", "dp", "pp", "cp", "tp"]
-    assert {text.get_text().strip() for text in axes.texts} == {"no port can", "400", "50", "3", "none"}
+    assert {text.get_text().strip() for text in axes.texts} == {"no rate can", "400", "50", "3", "none"}
 
 
 def test_busbw_draws_points_beside_lines():
