@@ -33,8 +33,10 @@ def fabric(gpus, link_gbps, networks, settings, draw, format):
 
     if link_gbps != link_gbps:
         raise click.BadParameter("NaN is no port speed. Write Gb/s, such as 400.", param_hint="--link-gbps")
-    wanted = networks if networks in ("all", "compute") else tuple(networks.split(","))
-    design = fabrics.design(gpus, link_gbps, wanted, **_settings(settings))
+    wanted, given = networks if networks in ("all", "compute") else tuple(networks.split(",")), _settings(settings)
+    for name in {"gpus", "link_gbps"} & set(given):
+        raise click.BadParameter(f"{name} is an option of its own. Write --{name.replace('_', '-')} {given[name]}.", param_hint="--set")
+    design = fabrics.design(gpus, link_gbps, wanted, **given)
     say(design.words())
     if draw:
         from . import topologies
@@ -55,7 +57,7 @@ def fabric(gpus, link_gbps, networks, settings, draw, format):
 @click.option("--ranges", metavar="FILE", help="Draw the cheapest ports and those within 1 %, a row per accelerator (or --lines).")
 @click.option("--worth", metavar="FILE", help="Draw what one more Gb/s is worth against what it costs.")
 @click.option(
-    "--flat", type=float, default=0.01, show_default=True, help="Share of the least cost within which ports are equal."
+    "--flat", type=click.FloatRange(0.0, 1.0), default=0.01, show_default=True, help="Share of the least cost within which ports are equal."
 )
 @click.option(
     "--allow", multiple=True, metavar="REASON", help="A reason of status that does not disqualify. Repeatable."

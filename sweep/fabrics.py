@@ -10,10 +10,15 @@ from typing import NamedTuple
 
 from ._kernels import fabric, inputs, quantities
 from .errors import SweepError
+from .spec import Spec
 
 GBPS = quantities.GBPS
 DESIGNS = quantities.INPUTS["fabric_design"].choices
 NODE = 8  # accelerators of a node
+SETTINGS = (
+    "fabric_design", "fabric_rails", "planes", "oversubscription", "pod_gpus", "switch_gbps", "switch_port_gbps", "switch_radix",
+    "switch_usd_per_gbps", "optics_usd_per_gbps", "cable_usd", "nic_usd_per_gbps", "switch_watts_per_gbps", "optics_watts_per_gbps", "nic_watts_per_gbps",
+)  # fmt: skip
 
 
 class Beside(NamedTuple):
@@ -134,9 +139,7 @@ class Design(NamedTuple):
 def design(gpus, link_gbps=400.0, networks="all", nodes=None, extra_ports=0, **settings):
     """The ``Design`` of ``gpus`` accelerators with ports of ``link_gbps``.
 
-    ``networks``: ``all``, ``compute``, or names of NETWORKS.  ``settings``: inputs of quantities.py that a network
-    depends on (fabric_design, fabric_rails, planes, switch_gbps, switch_radix, oversubscription, pod_gpus, prices,
-    watts).
+    ``networks``: ``all``, ``compute``, or names of NETWORKS.  ``settings``: those of SETTINGS.
     """
     x = _inputs(gpus, link_gbps, settings)
     built = fabric.network(x)
@@ -196,28 +199,22 @@ def beside(name, what, nodes):
 
 
 def _inputs(gpus, link_gbps, settings):
-    """Completed inputs with defaults for what a network does not depend on."""
-    numbers = {}
-    for name, value in settings.items():
-        row = quantities.INPUTS.get(name)
-        if row is None:
-            raise SweepError(f"{name!r} is no input. Type: sweep presets inputs.")
-        if isinstance(value, str):
-            try:
-                value = quantities.encode(row, value)
-            except KeyError:
-                raise SweepError(f"{name}: {value!r} is none of {', '.join(row.choices)}.") from None
-        numbers[name] = value
+    """Completed inputs, checked like those of any point, with defaults for what a network does not depend on."""
+    for name in settings:
+        if name in quantities.INPUTS and name not in SETTINGS:
+            raise SweepError(f"{name}: what a network consists of does not depend on it. It takes {', '.join(SETTINGS)}.")
     machine = {
+        "params": 1e9,
         "peak_tflops": 1.0,
         "hbm_gb": 1.0,
         "hbm_gbytes_per_s": 1.0,
         "scaleup_domain": NODE,
         "scaleup_gbytes_per_s": 1.0,
     }
-    return inputs.complete(
-        inputs.Inputs(params=1e9, gpus=float(gpus), link_gbps=float(link_gbps), **(machine | numbers))
-    )
+    spec = Spec.from_inputs(("fabric_usd_per_gpu",), **(machine | settings | {"gpus": gpus, "link_gbps": link_gbps}))
+    if spec.mesh.axes:
+        raise SweepError(f"{spec.mesh.dims[0]}: one network takes one value for each input.")
+    return inputs.complete(spec.mesh.block())
 
 
 def _compute(x, built):

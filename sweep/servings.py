@@ -11,19 +11,13 @@ from ._kernels import serving
 from .errors import SweepError
 from .evaluations import evaluate
 
-DENSE = (
-    ("one GPU", {"tp": 1}),
-    ("tp over half a domain", {"tp": 4}),
-    ("tp over the domain", {"tp": 8}),
-    ("tp over two domains", {"tp": 16}),
-    ("two pipeline stages of tp 8", {"tp": 8, "pp": 2}),
-)
+DENSE = ({"tp": 1}, {"tp": 4}, {"tp": 8}, {"tp": 16}, {"tp": 8, "pp": 2})
 EXPERTS = (
-    ("experts within a domain", {"ep": 8}),
-    ("experts over 32 GPUs", {"ep": 32}),
-    ("experts over 64 GPUs", {"ep": 64}),
-    ("experts over 64 GPUs, two micro-batches", {"ep": 64, "serving_micro_batches": 2}),
-    ("experts over 128 GPUs, two micro-batches", {"ep": 128, "serving_micro_batches": 2}),
+    {"ep": 8},
+    {"ep": 32},
+    {"ep": 64},
+    {"ep": 64, "serving_micro_batches": 2},
+    {"ep": 128, "serving_micro_batches": 2},
 )
 DECODE = ("decode_tp_link_gbps", "decode_ep_link_gbps", "decode_pp_link_gbps")
 
@@ -32,15 +26,20 @@ def patterns(model, accelerator, **settings):
     """Rows: a pattern each, with times in ms and ports in Gb/s (``settings``: any input, such as decode_batch or
     seq_len).
     """
-    moe = _experts(model, settings) > 0
-    chosen = DENSE if not moe else EXPERTS
-    given = {name for name in ("tp", "pp", "ep", "serving_micro_batches") if name in settings}
+    several = [name for name, value in settings.items() if isinstance(value, (list, tuple, dict))]
+    if several:
+        raise SweepError(f"{several[0]}: a pattern takes one value for each input. For several, sweep run serving.")
+    moe = _of_model(model, settings, "experts", 0) > 0
+    layouts = EXPERTS if moe else DENSE
+    given = {name: settings[name] for name in ("tp", "pp", "ep", "serving_micro_batches") if name in settings}
     if given:
-        chosen = ((", ".join(f"{name} {settings[name]}" for name in sorted(given)), {}),)
+        layouts = (given,)
     rows = []
-    for name, layout in chosen:
+    for layout in layouts:
         ranks = {"gpus": 1024.0, **layout, **settings}
         ds = evaluate(outputs=[*serving.Serving._fields], model=model, accelerator=accelerator, **ranks)
+        _check(model, layout, settings, moe)
+        name = _name(layout, int(_input(ds, "scaleup_domain")))
         got = {key: float(ds[key]) for key in serving.Serving._fields}
         fits = got["serving_memory_bytes"] <= 1e9 * _input(ds, "hbm_gb")
         port = _input(ds, "link_gbps")
@@ -120,10 +119,34 @@ def _input(ds, name):
     return float(selections.settings(ds)[name])
 
 
-def _experts(model, settings):
+def _of_model(model, settings, name, default):
     from . import presets
 
-    return settings.get("experts", presets.find("model", model).numbers.get("experts", 0))
+    return settings.get(name, presets.find("model", model, "model").numbers.get(name, default))
+
+
+def _check(model, layout, settings, moe):
+    """A layout that no one could serve is refused."""
+    tp, ep, heads = layout.get("tp", 1), layout.get("ep", 1), _of_model(model, settings, "heads", 1)
+    if heads % tp:
+        raise SweepError(f"tp: {tp:g} does not divide the {heads:g} heads of {model}. Write a divisor, such as 8.")
+    experts = _of_model(model, settings, "experts", 0)
+    if ep > 1 and (not moe or experts % ep):
+        raise SweepError(f"ep: {model} has no experts to spread." if not moe else f"ep: {ep:g} does not divide the {experts:g} experts of {model}.")
+
+
+def _name(layout, domain):
+    """A layout in words: ``tp 16 (2 domains)``, ``experts over 64 GPUs, two micro-batches``."""
+    tp, pp, ep = (layout.get(name, 1) for name in ("tp", "pp", "ep"))
+    words = [f"tp {tp:g}"] if tp > 1 else []
+    if ep > 1:
+        words.append(f"experts over {ep:g} GPUs")
+    if pp > 1:
+        words.append(f"{pp:g} stages")
+    if layout.get("serving_micro_batches", 1) > 1:
+        words.append("two micro-batches" if layout["serving_micro_batches"] == 2 else f"{layout['serving_micro_batches']:g} micro-batches")
+    domains = -(-max(tp * pp, ep) // domain)
+    return ", ".join(words or ["one GPU"]) + (f" ({domains:g} domains)" if domains > 1 else " (a domain)" if ep > 1 else "")
 
 
 def _port(accelerator, settings):

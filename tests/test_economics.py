@@ -123,9 +123,19 @@ def test_serving_says_which_patterns_need_the_network():
         "deepseek-v3", "h800", dispatch_bytes=1, combine_bytes=2, param_bytes=1, decode_batch=64, seq_len=4096
     )
     assert {row["pattern"]: row["needs"] for row in moe}[
-        "experts over 64 GPUs, two micro-batches"
+        "experts over 64 GPUs, two micro-batches (8 domains)"
     ] == "the training port"
     assert all(row["kv_gbps"] < 20 for row in dense + moe)
+    wide = servings.patterns("deepseek-v3", "gb200", decode_batch=64)
+    assert [row["decode_gbps"] for row in wide[:4]] == [0] * 4 and wide[-1]["pattern"].endswith("(2 domains)")
+
+
+@pytest.mark.parametrize("settings, said", [
+    ({"tp": 3}, "does not divide the 64 heads"), ({"ep": 8}, "has no experts"), ({"decode_batch": [1, 2]}, "one value"),
+])  # fmt: skip
+def test_layouts_that_no_one_serves(settings, said):
+    with pytest.raises(SweepError, match=said):
+        servings.patterns("llama-3-70b", "h100", **settings)
 
 
 def test_patterns_and_ceilings_are_drawn(tmp_path):
