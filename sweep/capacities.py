@@ -154,8 +154,8 @@ def fleet_words(demand, target_s):
     busy = demand.in_flight / (replicas * demand.concurrency)
     usual = busy / (1.0 + demand.headroom)
     text = [
-        f"{demand.peak:g} requests/s of {demand.seconds:g} s{f' and {demand.headroom:.0%} of headroom' if demand.headroom else ''}: {demand.in_flight:,.0f} in flight.",
-        f"{replicas:,} replicas of {demand.concurrency:g} at once keep the wait of 99 % of requests within {target_s:g} s, {busy:.0%} busy"
+        f"{demand.peak:g} requests/s of {demand.seconds:g} s{f' and {demand.headroom:.0%} of headroom' if demand.headroom else ''}: {demand.in_flight:,.4g} in flight.",
+        f"{replicas:,} {'replica' if replicas == 1 else 'replicas'} of {demand.concurrency:g} at once keep the wait of 99 % of requests within {target_s:g} s, {busy:.0%} busy"
         + (f" ({usual:.0%} at the peak itself)." if demand.headroom else "."),
         f"Twice the demand takes {twice:,}, {2 * replicas - twice:,} fewer than twice as many." if twice < 2 * replicas else f"Twice the demand takes {twice:,}.",
     ]

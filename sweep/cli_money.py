@@ -5,9 +5,22 @@ import click
 from .console import at_option, cli, say, table_format
 
 
+class Finite(click.FloatRange):
+    """A number within bounds; neither NaN nor infinite."""
+
+    def convert(self, value, param, ctx):
+        number = super().convert(value, param, ctx)
+        if number != number or abs(number) == float("inf"):
+            self.fail(f"{value} is no number to count with. Write a finite one.", param, ctx)
+        return number
+
+
+POSITIVE, NOT_NEGATIVE = Finite(0.0, 1e9, min_open=True), Finite(0.0, 1e9)
+
+
 @cli.command()
 @click.option("--gpus", type=click.IntRange(1), required=True, help="Accelerators.")
-@click.option("--link-gbps", type=click.FloatRange(0.0, 1e6, min_open=True), default=400.0, show_default=True, help="Port per accelerator, Gb/s.")
+@click.option("--link-gbps", type=Finite(0.0, 1e6, min_open=True), default=400.0, show_default=True, help="Port per accelerator, Gb/s.")
 @click.option(
     "--networks", default="all", show_default=True, help="all, compute, or some of storage,in-band,out-of-band."
 )
@@ -31,8 +44,6 @@ def fabric(gpus, link_gbps, networks, settings, draw, format):
     """
     from . import fabrics, tables
 
-    if link_gbps != link_gbps:
-        raise click.BadParameter("NaN is no port speed. Write Gb/s, such as 400.", param_hint="--link-gbps")
     wanted, given = networks if networks in ("all", "compute") else tuple(networks.split(",")), _settings(settings)
     for name in {"gpus", "link_gbps"} & set(given):
         raise click.BadParameter(f"{name} is an option of its own. Write --{name.replace('_', '-')} {given[name]}.", param_hint="--set")
@@ -57,7 +68,7 @@ def fabric(gpus, link_gbps, networks, settings, draw, format):
 @click.option("--ranges", metavar="FILE", help="Draw the cheapest ports and those within 1 %, a row per accelerator (or --lines).")
 @click.option("--worth", metavar="FILE", help="Draw what one more Gb/s is worth against what it costs.")
 @click.option(
-    "--flat", type=click.FloatRange(0.0, 1.0), default=0.01, show_default=True, help="Share of the least cost within which ports are equal."
+    "--flat", type=Finite(0.0, 1.0), default=0.01, show_default=True, help="Share of the least cost within which ports are equal."
 )
 @click.option(
     "--allow", multiple=True, metavar="REASON", help="A reason of status that does not disqualify. Repeatable."
@@ -147,21 +158,21 @@ def _named(given, name):
 @click.option("--gpus", type=click.IntRange(1), required=True, help="Accelerators there are.")
 @click.option("--gangs", default="8", show_default=True, help="Accelerators that jobs ask for, such as 8,64,256.")
 @click.option("--shares", help="Share of jobs of each gang, such as 6,3,1.  [default: equal]")
-@click.option("--job-hours", type=float, default=24.0, show_default=True, help="Mean duration of a job.")
+@click.option("--job-hours", type=POSITIVE, default=24.0, show_default=True, help="Mean duration of a job.")
 @click.option(
-    "--duration-cv", type=float, default=1.0, show_default=True, help="Variation of durations (0: all equal)."
+    "--duration-cv", type=NOT_NEGATIVE, default=1.0, show_default=True, help="Variation of durations (0: all equal)."
 )
-@click.option("--arrival-cv", type=float, default=1.0, show_default=True, help="Variation of arrivals (1: at random).")
-@click.option("--target-hours", type=float, default=4.0, show_default=True, help="Wait that is still acceptable, mean.")
-@click.option("--busy", type=float, help="Accelerators busy on average today: what to order for next quarter.")
+@click.option("--arrival-cv", type=NOT_NEGATIVE, default=1.0, show_default=True, help="Variation of arrivals (1: at random).")
+@click.option("--target-hours", type=POSITIVE, default=4.0, show_default=True, help="Wait that is still acceptable, mean.")
+@click.option("--busy", type=POSITIVE, help="Accelerators busy on average today: what to order for next quarter.")
 @click.option(
-    "--growth", type=float, default=0.0, show_default=True, help="Expected growth of that demand (0.3: 30 %)."
+    "--growth", type=Finite(-1.0, 1e3, min_open=True), default=0.0, show_default=True, help="Expected growth of that demand (0.3: 30 %)."
 )
-@click.option("--forecast-cv", type=float, default=0.1, show_default=True, help="How uncertain the forecast is.")
+@click.option("--forecast-cv", type=NOT_NEGATIVE, default=0.1, show_default=True, help="How uncertain the forecast is.")
 @click.option("--draw", metavar="FILE", help="Draw the utilisation that target waits allow over the size of the pool.")
 @click.option("--pools", metavar="DEMANDS", help="Busy accelerators of each team, such as 100,200,300: one pool or several?")
 @click.option(
-    "--usd-per-gpu-hour", type=float, default=2.0, show_default=True, help="What an hour costs, used or idle."
+    "--usd-per-gpu-hour", type=NOT_NEGATIVE, default=2.0, show_default=True, help="What an hour costs, used or idle."
 )
 @table_format()
 def capacity(
@@ -190,10 +201,9 @@ def capacity(
     """
     from . import capacities, tables
 
-    gangs = _numbers("--gangs", gangs)
-    if min(gangs) < 1:
-        raise click.BadParameter(f"{min(gangs):g} is no gang of accelerators. Write sizes of at least 1, such as 8,64.", param_hint="--gangs")
+    gangs = _numbers("--gangs", gangs, 1.0)
     shares = _numbers("--shares", shares) if shares else (1.0,) * len(gangs)
+    demands = _numbers("--pools", pools) if pools else ()
     mix = capacities.Mix(gangs, shares, job_hours, duration_cv, arrival_cv)
     say(capacities.words(gpus, target_hours, mix))
     if busy is not None:
@@ -202,17 +212,14 @@ def capacity(
             f"For next quarter have {found.gpus:,.0f}: order {found.to_order:,.0f}. They will be {found.utilisation:.0%} busy; "
             f"the idle ones cost {found.idle_usd_per_month:,.0f} USD a month."
         )
-    if pools:
-        say(capacities.pool_words(_numbers("--pools", pools), target_hours, mix))
+    if demands:
+        say(capacities.pool_words(demands, target_hours, mix))
     if draw:
         from . import moneyplots
 
         moneyplots.draw_ceiling(mix, draw, gpus=gpus)
         say(f"drawn in {draw}")
     click.echo(tables.render(capacities.waits(gpus, mix, usd_per_gpu_hour=usd_per_gpu_hour), format))
-
-
-POSITIVE, NOT_NEGATIVE = click.FloatRange(0.0, min_open=True), click.FloatRange(0.0)
 
 
 @cli.command()
@@ -252,10 +259,15 @@ def _settings(assignments):
     return found
 
 
-def _numbers(option, text):
+def _numbers(option, text, least=None):
+    """Numbers with commas between them, above 0 or at least ``least``."""
     from .errors import SpecError
 
     try:
-        return tuple(float(word) for word in str(text).split(","))
+        found = tuple(float(word) for word in str(text).split(","))
     except ValueError:
         raise SpecError(f"{option} {text}: is no list of numbers. Write {option} 8,64,256.") from None
+    for number in found:
+        if not (number >= least if least else number > 0) or number == float("inf"):
+            raise SpecError(f"{option} {text}: {number:g} is not {f'at least {least:g}' if least else 'above 0'}. Write {option} 8,64,256.")
+    return found

@@ -185,6 +185,24 @@ def test_verbs(arguments, capsys):
     assert json.loads(capsys.readouterr().out)
 
 
+@pytest.mark.parametrize("line, said", [
+    ("fabric --gpus 1024 --set planes=0", "at least 1"), ("fabric --gpus 1024 --set link_gbps=800", "--link-gbps 800"),
+    ("fabric --gpus 1024 --set tp=8", "does not depend"), ("fabric --gpus 1024 --link-gbps nan", "finite"),
+    ("fabric --gpus 1024 --set planes=[1,2]", "one value"), ("fabric --gpus 1024 --networks tape", "Known"),
+    ("serve model=llama-3-70b accelerator=h100 tp=3", "does not divide"), ("serve model=llama-9 accelerator=h100", "Did you mean"),
+    ("serve model=llama-3-70b accelerator=h100 decode_batch=[1,2]", "one value"), ("serve llama-3-70b h100", "has no '='"),
+    ("capacity --gpus 64 --gangs 128", "more than"), ("capacity --gpus 64 --gangs 8,x", "no list"),
+    ("capacity --gpus 64 --gangs 8,16 --shares 1,-1", "above 0"), ("capacity --gpus 64 --job-hours 0", "job-hours"),
+    ("capacity --gpus 64 --arrival-cv nan", "finite"), ("capacity --gpus 64 --busy 9 --growth -1", "growth"),
+    ("fleet --peak 200 --seconds nan", "finite"), ("fleet --peak -1 --seconds 10", "peak"), ("economics nowhere", "no such store"),
+])  # fmt: skip
+def test_what_newcomers_mistype_is_said_in_one_line(line, said, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(line.split())
+    err = capsys.readouterr().err.strip().splitlines()[-1]
+    assert stop.value.code == 2 and err.startswith("error: ") and said in err
+
+
 @pytest.mark.parametrize("topic, inputs, said", [
     ("money", {"model": "llama-3-70b", "accelerator": "h100", "tp": 8, "gpus": 1024, "efficiency": 0.4}, "least with a port of 400 Gb/s"),
     ("serving", {"model": "llama-3-70b", "accelerator": "h100", "tp": 16, "gpus": 1024}, "no port helps"),
