@@ -224,23 +224,6 @@ def _elasticity(inputs, name, value, base, output):
     )
 
 
-def micro_batch_for(inputs, gbps, output=REQUIRED):
-    """Smallest real-valued micro-batch whose ``output`` is at most ``gbps``, by bisection; inf where none is, 0 for any."""
-    low, high = (inputs.micro_batch * factor for factor in (2.0**-20, 2.0**20))
-
-    def fits(micro_batch):
-        return ask(inputs._replace(micro_batch=micro_batch), output) <= gbps
-
-    if not fits(high):
-        return math.inf
-    if fits(low):
-        return 0.0
-    for _ in range(60):
-        middle = math.sqrt(low * high)
-        low, high = (low, middle) if fits(middle) else (middle, high)
-    return high
-
-
 CHOICES = (
     ("gradients in fp32", {"grad_bytes": 4.0}),
     ("gradients in 8 bits", {"grad_bytes": 1.0}),

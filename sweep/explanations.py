@@ -8,11 +8,12 @@ Everything runs in NumPy, on the kernels' own intermediate numbers; jax is not i
 
 import math
 
-from . import decompositions, derivations, exposures, intervals
+from . import decompositions, derivations, exposures, intervals, inversions
 from ._kernels import quantities
 from .points import Point
 from .worksheets import Line, Section, Table, Worksheet, amount, number
 
+MOST_REPLICAS = 4096  # tried of dp
 FORMATS = ("text", "markdown", "latex", "json")
 
 
@@ -142,7 +143,11 @@ def _title(p):
 def _answer(explanation):
     p, out = explanation.point, explanation.outputs
     tolerance = f"at most {100 * p.x.tolerance:g} % of the step exposed"
-    never = (f"No such run exists ({', '.join(p.reasons)}): only what belongs to its parts has a value.",) if p.impossible else ()
+    never = (
+        (f"No such run exists ({', '.join(p.reasons)}): only what belongs to its parts has a value.",)
+        if p.impossible
+        else ()
+    )
     return Section("The answer", never + (
         Line("required port, first order", out["first_order_link_gbps"], "Gb/s", "1.5" if p.x.zero_stage >= 3 else "1.4"),
         Line("required port, full model", out["required_link_gbps"], "Gb/s", "7.1", note="the reduction keeps up with the backward pass"),
@@ -249,15 +254,26 @@ def _changes(explanation):
 
 
 def _enough(p):
-    """The sentence on the micro-batch and tokens for which the point's own port is enough."""
-    port = p.x.link_gbps / quantities.GBPS
-    batch = decompositions.micro_batch_for(p.inputs, port)
-    if batch == 0.0:
-        return f"A port of {amount(port, 'Gb/s')} is enough for any micro-batch."
-    if math.isinf(batch):
-        return f"No micro-batch makes a port of {amount(port, 'Gb/s')} enough."
-    tokens = batch / p.x.micro_batch * p.out["tokens_per_domain"]
-    return (
-        f"A port of {amount(port, 'Gb/s')} is enough from a micro-batch of {number(batch)} sequences on: "
-        f"{number(tokens)} tokens per domain."
-    )
+    """The sentence on the micro-batch, tokens and replicas for which the point's own port is enough."""
+    port = amount(p.x.link_gbps / quantities.GBPS, "Gb/s")
+    said = p.spec.fixed | {"link_gbps": p.x.link_gbps / quantities.GBPS}
+    rest = {name: value for name, value in said.items() if name != "micro_batch"}
+    batch = inversions.search("micro_batch", allow=["memory"], **rest)
+    least = batch.rows()[0]
+    if least["answer"] == "impossible":
+        return "No such run exists at any micro-batch, so none makes a port enough."
+    if least["answer"] == "never":
+        return f"No micro-batch up to {number(batch.tried.max())} sequences makes a port of {port} enough."
+    always = least["answer"] == "always"
+    kind = "for any micro-batch" if always else f"from a micro-batch of {number(least['micro_batch'])} sequences on"
+    words = [f"A port of {port} is enough {kind}"]
+    if not always and "global_batch" not in said:
+        exact = inversions.search("tokens_per_domain", allow=["memory"], **rest).rows()[0]
+        tokens = number(exact["tokens_per_domain"])
+        words.append(f"as a real number from {number(exact['micro_batch'])}, that is {tokens} tokens per domain")
+    spread = {name: value for name, value in said.items() if name not in ("dp", "gpus")}
+    spread["micro_batch"] = p.x.micro_batch
+    most = inversions.search("dp", allow=["memory"], upto=MOST_REPLICAS, **spread).rows()[0]
+    if most["answer"] == "found":
+        words.append(f"at this micro-batch up to dp {number(most['dp'])}")
+    return "; ".join(words) + "."

@@ -126,7 +126,7 @@ class Solution(NamedTuple):
         law = (
             f" By the first-order law: {_said(row['first_order'])}." if row["first_order"] == row["first_order"] else ""
         )
-        beyond = f"; at {_said(row['further'])}: {there}" if _said(row["further"]) != value else ""
+        beyond = f"; at {_said(row['further'])}: {there}" if _said(row["further"]) not in (value, "-") else ""
         return f"The {self.find} {self.name} with {self.where} is {value}: {here}{beyond}.{again}{law}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import sweep
-from sweep import decompositions, explanations
+from sweep import explanations
 from sweep._kernels import model, quantities
 from sweep.worksheets import Line, amount, mathematics, number
 
@@ -185,12 +185,20 @@ def test_levers_of_the_ideal_law():
     assert {"bucket_bytes", "link_latency_us"}.isdisjoint(slopes)
 
 
-def test_the_micro_batch_that_a_port_asks_for_is_the_inverse():
-    inputs = sweep.explain(**DESIGNS["dense"]).point.inputs
-    batch = decompositions.micro_batch_for(inputs, 200.0)
-    assert decompositions.ask(inputs._replace(micro_batch=batch), "required_link_gbps") == pytest.approx(
-        200.0, rel=1e-9
-    )
+def test_the_batch_tokens_and_replicas_for_which_the_port_is_enough():
+    dense = DESIGNS["dense"] | {"efficiency": 0.4}
+
+    def said(gbps):
+        return " ".join(sweep.explain(**dense, link_gbps=gbps).render("text", ["would change"]).split())
+
+    assert "No micro-batch up to 4,096 sequences makes a port of 0.001 Gb/s enough" in said(0.001)
+    assert "is enough for any micro-batch" in said(1e4) and "up to dp" not in said(1e4)
+    found = sweep.solve("micro_batch", allow=["memory"], **dense, link_gbps=200)
+    exact = sweep.solve("tokens_per_domain", allow=["memory"], **dense, link_gbps=200)
+    most = sweep.solve("dp", allow=["memory"], **{**dense, "dp": None}, link_gbps=200)
+    assert f"from a micro-batch of {int(found.micro_batch)} sequences on" in said(200)
+    assert f"{number(exact.tokens_per_domain.item())} tokens per domain" in said(200)
+    assert f"up to dp {int(most.dp)}." in said(200)
 
 
 def test_one_sentence_says_what_sets_it(worked):

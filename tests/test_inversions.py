@@ -14,7 +14,7 @@ from sweep import cli, inversions
 from sweep._kernels import quantities
 from sweep.errors import SweepError
 
-LLAMA = dict(model="llama-3-70b", accelerator="h100", tp=8, allow=["memory"])
+LLAMA = dict(model="llama-3-70b", accelerator="h100", tp=8, efficiency=0.55, allow=["memory"])
 IDEAL = dict(
     params=70e9, accelerator="h100", tp=8, dp=4096, seq_len=8192, efficiency=0.4, link_latency_us=0, scaleup_latency_us=0, algorithm="hierarchical",
     vocab=0, allow=["memory"],
@@ -111,9 +111,14 @@ def test_it_holds_at_the_answer_and_not_a_step_further(asked, where, gbps, name,
         assert word in ("always", "never", "impossible") and (math.isnan(ds[what]) != (word == "always"))
         return
     held = []
+    if math.isnan(
+        ds.further.item()
+    ):  # the last value tried: it fails on the other side alone, as where dp fills no whole domain
+        assert not math.isnan(ds.fails_again.item())
+        return
     for value in (ds[what].item(), ds.further.item()):
         if what == "tokens_per_domain":
-            inputs = design | {"micro_batch": ds.micro_batch.item() * value / ds[what].item()}
+            inputs = design | {"micro_batch": ds.micro_batch.item() * (1.0 if not held else 1 - 1e-13)}
         else:
             inputs = design | {what: int(value) if quantities.INPUTS[what].kind == "int" else value}
         out = sweep.evaluate(["required_link_gbps", "link_gbps_at_tolerance", "exposed_dp_s", "step_time_s"], **inputs)
@@ -196,7 +201,7 @@ def test_where_the_law_is_not_monotone_it_says_so():
 
 
 def test_never_always_memory_and_impossible_are_answers():
-    design = dict(model="llama-3-70b", accelerator="h100", tp=8, dp=128, link_gbps=200)
+    design = dict(model="llama-3-70b", accelerator="h100", tp=8, efficiency=0.55, dp=128, link_gbps=200)
     word = lambda **more: inversions.search(upto=64, **design | more).rows()[0]["answer"]  # noqa: E731
     assert word(name="micro_batch") == "memory"
     assert word(name="micro_batch", allow=["memory"]) == "found"
@@ -210,7 +215,13 @@ def test_never_always_memory_and_impossible_are_answers():
 def test_sentences():
     said = inversions.search("micro_batch", dp=128, link_gbps=200, **LLAMA).sentence()
     found = sweep.evaluate(
-        ["required_link_gbps"], model="llama-3-70b", accelerator="h100", tp=8, dp=128, micro_batch=[2, 3]
+        ["required_link_gbps"],
+        model="llama-3-70b",
+        accelerator="h100",
+        tp=8,
+        efficiency=0.55,
+        dp=128,
+        micro_batch=[2, 3],
     ).required_link_gbps.values
     assert (
         found[0] > 200 >= found[1]
@@ -258,6 +269,7 @@ def test_the_command_prints_a_table_and_a_sentence(capsys):
                 "model=llama-3-70b",
                 "accelerator=h100",
                 "tp=8",
+                "efficiency=0.55",
                 "dp=128",
                 "link_gbps=200",
                 "--allow",
