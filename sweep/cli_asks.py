@@ -53,6 +53,7 @@ def query(store, at, allow, limit, format, **asked):
 @click.option("--color", required=True, metavar="NAME", help="The quantity drawn as contours.")
 @at_option
 @click.option("--facet", metavar="AXIS", help="An axis drawn as panels side by side.")
+@click.option("--interval", type=int, metavar="PERCENT", help="Of a step time and its like: dotted, how far each contour may move.")
 @click.option("--width", type=click.Choice(["column", "page"]), default="column", show_default=True, help="Of one or two columns.")
 @click.option("--caption", type=click.Choice(["below", "none"]), default="below", show_default=True, help="Drawn below, or left out.")
 @allow_option
@@ -78,20 +79,22 @@ def draw_map(store, x, y, color, at, output, **options):
 @at_option
 @allow_option
 @click.option("--caption", type=click.Choice(["below", "none"]), default="below", show_default=True, help="Drawn below, or left out.")
+@click.option("--interval", type=int, metavar="PERCENT", help="Around lines of step time and its like, the band that so many measured runs lie in.")
 @click.option("-o", "--output", default="outputs/figures", show_default=True, metavar="FOLDER", help="Where they go.")
 @table_format()
-def gallery(store, at, allow, caption, output, format):
+def gallery(store, at, allow, caption, interval, output, format):
     """Every figure that a store can fill, as PNG and PDF with their captions.
 
     \b
     Example:
       sweep gallery quickstart -o figures
+      sweep gallery quickstart --interval 80 -o figures
       sweep gallery why-400g --at model=llama-3-70b --at seq_len=8192
     """
     from . import galleries, selections, tables
     from .store import open_store
 
-    drawn = galleries.gallery(open_store(store), output, selections.parse_at(at), allow, caption)
+    drawn = galleries.gallery(open_store(store), output, selections.parse_at(at), allow, caption, interval)
     click.echo(tables.render([{"figure": name, "drawn": found} for name, found in drawn], format))
 
 

@@ -19,8 +19,10 @@ COLORS = ("required_link_gbps", "link_gbps_at_tolerance", "exposed_fraction", "m
 FORMATS = ("png", "pdf")
 
 
-def gallery(ds, folder, at=None, allow=None, caption="below"):
+def gallery(ds, folder, at=None, allow=None, caption="below", interval=None):
     """Draw what ``ds`` can fill into ``folder``; returns ``(name, path or reason)`` of each figure.
+
+    ``interval``: per cent of measured runs that a band around each line holds (see intervals.py), where the line has one.
 
     Each is written as PNG and PDF; ``captions.txt`` holds the captions.
     """
@@ -30,7 +32,7 @@ def gallery(ds, folder, at=None, allow=None, caption="below"):
     except OSError as problem:
         raise SweepError(f"{folder}: cannot be made ({problem.strerror}). Choose another folder.") from None
     results, captions = [], []
-    for name, drawing in drawings_of(ds, at, allow, caption):
+    for name, drawing in drawings_of(ds, at, allow, caption, interval):
         if isinstance(drawing, str):
             results.append((name, drawing))
             continue
@@ -42,7 +44,7 @@ def gallery(ds, folder, at=None, allow=None, caption="below"):
     return results
 
 
-def drawings_of(ds, at=None, allow=None, caption="below"):
+def drawings_of(ds, at=None, allow=None, caption="below", interval=None):
     """``(name, Drawing)`` of every figure, or ``(name, reason)`` where the dataset cannot fill it."""
     view = selections.select(ds, at)
     options = {"allow": allow, "caption": caption}
@@ -82,12 +84,12 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
         fixed = usual_slice(view, [str(dim) for dim in dims if dim not in shown], allow)
         return maps.draw_map(view, x, y, color, fixed, **options)
 
-    def lines(draw=lineplots.draw_lines, candidates=("link_gbps",), goals=None):
+    def lines(draw=lineplots.draw_lines, candidates=("link_gbps",), goals=None, **more):
         x = need([name for name in candidates if name in numeric], f"an axis {' or '.join(candidates)}")
         y = goals or goal(x)
         each = next((dim for dim in few if dim != x and dim in view[y].dims), None)
         fixed, over = rest(y, (x, each))
-        return draw(view, x, y, each, fixed, over=over, **options)
+        return draw(view, x, y, each, fixed, over=over, **options, **more)
 
     def scaling():
         per_gpu = need([name for name in ("tokens_per_s_per_gpu", "mfu") if name in view], "tokens_per_s_per_gpu or mfu")
@@ -118,6 +120,21 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
         fixed = usual_slice(view, [dim for dim in view.dims if dim != facet], allow)
         return barplots.draw_requirements(_by_tier(view, facet, fixed, at), fixed, facet=facet, **options)
 
+    def busbw():
+        if "size_bytes" in view.dims and "busbw_gbytes_per_s" in view:
+            return lineplots.draw_busbw(view, lines=next((dim for dim in few if dim != "size_bytes"), None), caption=caption)
+        inputs = inputs_of(view, {**usual_slice(view, list(view.dims), allow), **(at or {})})
+        if inputs is None:
+            raise SweepError("needs an axis size_bytes, or the spec that a store carries")
+        from . import buses, points
+
+        found = buses.all_reduce(**inputs)
+        if found.attrs["ranks"] < 2:
+            raise SweepError("needs more than one data-parallel rank")
+        x = points.Point.of(**inputs).x
+        said = f"All-reduce over {found.attrs['ranks']} data-parallel ranks, {inputs.get('accelerator', 'accelerators')} with a port of {x.link_gbps * 8e-9:g} Gb/s. "
+        return lineplots.draw_busbw(found, lines="algorithm", said=said, caption=caption)
+
     def timeline():
         inputs = inputs_of(view, {**usual_slice(view, list(view.dims), allow), **(at or {})})
         if inputs is None:
@@ -127,8 +144,8 @@ def drawings_of(ds, at=None, allow=None, caption="below"):
         return timelines.draw_timeline(points.Point.of(**inputs))
 
     for name, draw in (
-        ("map", headline), ("lines", lines), ("scaling", scaling), ("grid", grid), ("distribution", distribution),
-        ("breakdown", breakdown), ("requirements", requirements), ("timeline", timeline),
+        ("map", headline), ("lines", lambda: lines(interval=interval)), ("scaling", scaling), ("grid", grid), ("distribution", distribution),
+        ("breakdown", breakdown), ("requirements", requirements), ("busbw", busbw), ("timeline", timeline),
     ):  # fmt: skip
         try:
             yield name, draw()

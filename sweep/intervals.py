@@ -112,6 +112,25 @@ def dataset(ds, level=80, names=SCALED):
     return xr.Dataset(found)
 
 
+def about(ds, name, level=80):
+    """In words, the intervals that stand beside ``name`` in ``ds``; SweepError where it can have none."""
+    if name not in SCALED:
+        raise SweepError(f"interval: {name} has none. Draw {listed(SCALED)}.")
+    family = dataset(ds, level, ())["family"].values.ravel().tolist()
+    return "; ".join(band(one, level).words() for one in dict.fromkeys(family))
+
+
+def factors(ds, dims, level=80):
+    """Half-widths as factors over ``dims`` of ``ds``, a float64 array; where families differ along other axes, the widest counts."""
+    import xarray as xr
+
+    family = dataset(ds, level, ())["family"]
+    factor = xr.DataArray(_factors(family.values.ravel().tolist(), level).reshape(family.shape), dims=family.dims)
+    factor = factor.max([dim for dim in family.dims if dim not in dims])
+    shape = tuple(ds.sizes[dim] if dim in factor.dims else 1 for dim in dims)
+    return factor.transpose(*(dim for dim in dims if dim in factor.dims)).values.reshape(shape)
+
+
 def families(columns, count):
     """The family of each of ``count`` designs: ``columns`` maps names of ``DECIDING`` to arrays of that length."""
     known, found = {}, []

@@ -9,7 +9,7 @@ import matplotlib
 import numpy as np
 import xarray as xr
 
-from . import drawings, selections
+from . import drawings, intervals, selections
 from .crossings import first_crossing
 from .drawings import INK, LINES, Drawing
 from .errors import SweepError
@@ -18,17 +18,25 @@ MOST = len(LINES)  # lines in one figure: more cannot be told apart
 SHARE = 0.95  # of the best, reached at the knee
 
 
-def draw_lines(ds, x, y, lines=None, at=None, path=None, *, over=(), band=None, knee=True, allow=None, width="column", caption="below"):
+def draw_lines(ds, x, y, lines=None, at=None, path=None, *, over=(), band=None, interval=None, knee=True, allow=None, width="column", caption="below"):
     """``y`` against the axis ``x``, one line for each label of ``lines``; returns the Drawing.
 
-    ``over``: axes searched for the best; ``band``: an axis drawn as a band from least to largest around the median.  ``knee``
-    marks where a line first has 95 % of its best.
+    ``over``: axes searched for the best; ``band``: an axis drawn as a band from least to largest around the median, or
+    ``interval``: a band that so many per cent of measured runs lie in (80: see intervals.py).  ``knee`` marks where a line
+    first has 95 % of its best.
     """
     view = selections.select(ds, at)
+    if band and interval:
+        raise SweepError("band and interval: one figure has one kind of band. Leave one out.")
     keys, values, spread = _values(view, x, y, lines, over, band, allow)
+    said = f"Markers: {100 * SHARE:g} % of a line's best. " if knee else ""
+    if interval:
+        said += f"Bands: {intervals.about(view, y, interval)}. "
+        factor = intervals.factors(view, (lines, x) if lines else (x,), interval)
+        spread = values / factor, values * factor
     return _drawing(
         view, "lines", x, y, lines, keys, values, spread, at, path, knee=SHARE if knee else None, width=width, caption=caption,
-        over=over, said=f"Markers: {100 * SHARE:g} % of a line's best. " if knee else "",
+        over=over, said=said,
     )  # fmt: skip
 
 
@@ -78,11 +86,11 @@ def draw_distribution(ds, x, y, at=None, path=None, *, allow=None, width="column
     return _finish(figure, text, view, "distribution", at, path, data, x=x, y=y)
 
 
-def draw_busbw(ds, at=None, path=None, *, size="size_bytes", y="busbw_gbytes_per_s", lines=None, measured=None, width="column", caption="below"):
+def draw_busbw(ds, at=None, path=None, *, size="size_bytes", y="busbw_gbytes_per_s", lines=None, measured=None, said="", width="column", caption="below"):
     """Bus bandwidth against message size, one line for each label of ``lines``; ``measured`` names a second variable, drawn as points."""
     view = selections.select(ds, at)
     keys, values, _ = _values(view, size, y, lines, (), None, None)
-    text = "Bus bandwidth as nccl-tests counts it: what a ring would carry on each link. "
+    text = f"Bus bandwidth as nccl-tests counts it: what a ring would carry on each link. {said}"
     text += "Points: measured. " if measured else ""
     with matplotlib.rc_context(drawings.STYLE):
         figure = drawings.new_figure(width, 0.68 * drawings.inches_of(width), text if caption == "below" else "")

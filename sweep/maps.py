@@ -15,7 +15,7 @@ from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm, ListedColormap
 from matplotlib.patches import Patch
 
-from . import drawings, selections
+from . import drawings, intervals, selections
 from .drawings import BANDS, INK, MUTED, PORTS, Drawing
 from .errors import SweepError, did_you_mean
 from .marks import GENERATIONS_NOTE, Mark, generations  # noqa: F401  Mark is for callers
@@ -24,14 +24,15 @@ from .palettes import SETS
 HALO = [patheffects.withStroke(linewidth=1.6, foreground="white")]
 
 
-def draw_map(ds, x, y, color, at=None, path=None, *, dashed="auto", marks="auto", levels=None, facet=None, allow=None, width="column", caption="below"):
+def draw_map(ds, x, y, color, at=None, path=None, *, dashed="auto", marks="auto", levels=None, facet=None, interval=None, allow=None, width="column", caption="below"):
     """Draw ``color`` over ``x`` and ``y`` and return the Drawing; write it where ``path`` says.
 
     ``x`` and ``y``: an axis, or a quantity that varies along one axis only and is monotone there.  ``at``: labels of the
     other axes.  ``dashed``: a second quantity as dashed contours at the same levels (``auto``: the first-order law
     under a required port).  ``marks``: points (``Mark``; ``auto``: ``generations()`` on the map of ports over tokens and
     achieved FLOP/s).  ``levels``: contour levels (ports for Gb/s).  ``facet``: an
-    axis drawn as panels side by side.  Points whose status is not ok or in ``allow`` are hatched.  ``width``:
+    axis drawn as panels side by side.  ``interval``: per cent of measured runs; dotted, where the ends of that interval
+    about a step time or its like reach the same levels.  Points whose status is not ok or in ``allow`` are hatched.  ``width``:
     ``column``, ``page`` or inches.  ``caption``: ``below`` draws it, ``none`` leaves it to the text around.
     """
     view = selections.select(ds, at)
@@ -49,6 +50,8 @@ def draw_map(ds, x, y, color, at=None, path=None, *, dashed="auto", marks="auto"
     paint = _Paint(view, color, levels, [grid.values for grid in grids])
 
     text = _caption(view, x, y, color, dashed, at, marks, facet, any(grid.invalid.any() for grid in grids), note, any(np.isinf(g.values).any() for g in grids if g.values.dtype.kind == "f"))
+    if interval is not None:
+        text += f" Dotted: where an end of the interval reaches the same level ({intervals.about(view, color, interval)})."
     with matplotlib.rc_context(drawings.STYLE):
         columns = min(len(panels), 3 if width == "page" else 2)
         rows = -(-len(panels) // columns)
@@ -61,6 +64,8 @@ def draw_map(ds, x, y, color, at=None, path=None, *, dashed="auto", marks="auto"
         for (label, panel), grid, area in zip(panels, grids, axes.flat):
             second = None if dashed is None else _grid(panel, x, y, dashed, allow)
             contours.append(_draw_panel(area, panel, grid, x, y, paint, second))
+            if interval is not None and contours[-1] is not None:
+                _draw_interval(area, panel, x, y, color, allow, paint, interval)
             if facet is not None:
                 area.set_title(f"{facet.replace('_', ' ')} {selections._show(label)}", pad=3)
         for area in axes[:-1].flat:
@@ -212,6 +217,15 @@ def _contour(axes, grid, height, levels, **style):
     """Contour lines at those levels that the data reach; None where it reaches none."""
     levels = [level for level in levels if height.min() < level < height.max()]
     return axes.contour(grid.x, grid.y, height, levels, **style) if len(levels) else None
+
+
+def _draw_interval(axes, panel, x, y, color, allow, paint, interval):
+    """Dotted contours of both ends of the interval about ``color``, at the levels of the map."""
+    ends = intervals.dataset(panel, interval, [color])
+    for side in ("low", "high"):
+        grid = _grid(panel.assign({color: ends[f"{color}_{side}"].reset_coords(drop=True)}), x, y, color, allow)
+        height = np.ma.masked_invalid(paint.height(grid.values))
+        _contour(axes, grid, height, np.log2(paint.levels) if paint.log else paint.levels, colors=INK, linewidths=0.5, linestyles=[(0, (1, 1.6))])
 
 
 def _cells(axes, grid, paint):

@@ -1,0 +1,59 @@
+"""Bands of measured runs on lines and maps, and bus bandwidth over message size from any point of a store."""
+
+import numpy as np
+import pytest
+
+import sweep
+from sweep import buses, galleries, intervals, lineplots
+from sweep.errors import SweepError
+
+POINT = {"model": "llama-3-8b", "accelerator": "h100", "tp": 8, "dp": 16, "efficiency": 0.4}
+
+
+@pytest.fixture(scope="module")
+def ds():
+    return sweep.evaluate(["step_time_s", "mfu"], **{**POINT, "tp": [4, 8], "accelerator": ["a100", "h100"]}, link_gbps=[50, 100, 200, 400])
+
+
+def test_a_band_around_a_line_is_the_interval_of_its_family(ds):
+    drawing = lineplots.draw_lines(ds, "link_gbps", "mfu", "accelerator", over=("tp",), interval=80)
+    for accelerator in ("a100", "h100"):
+        family = intervals.family_of({"accelerator": accelerator, "hidden": 4096, "tp": 8})
+        factor = intervals.band(family).factor
+        line = drawing.data.sel(accelerator=accelerator)
+        assert factor > 1.01 and np.allclose(line.mfu_max / line.mfu, factor) and np.allclose(line.mfu / line.mfu_min, factor)
+        assert intervals.band(family).words() in drawing.caption
+    assert len(drawing.figure.axes[0].collections) == 2
+
+
+def test_a_map_has_dotted_contours_where_the_ends_reach_its_levels(ds):
+    at = {"accelerator": "h100"}
+    plain = sweep.draw_map(ds, "link_gbps", "tp", "mfu", at)
+    drawing = sweep.draw_map(ds, "link_gbps", "tp", "mfu", at, interval=80)
+    assert len(drawing.figure.axes[0].collections) > len(plain.figure.axes[0].collections) and "Dotted" in drawing.caption
+    assert "Dotted" not in plain.caption
+
+
+def test_what_has_no_interval_says_so(ds):
+    with pytest.raises(SweepError, match="interval: other has none. Draw step_time_s"):
+        lineplots.draw_lines(ds.assign(other=ds.mfu), "link_gbps", "other", "accelerator", {"tp": 8}, interval=80)
+    with pytest.raises(SweepError, match="one kind of band"):
+        lineplots.draw_lines(ds, "link_gbps", "mfu", band="tp", interval=80)
+
+
+def test_bus_bandwidth_is_the_formula_of_the_ring_and_tends_to_the_port():
+    found = buses.all_reduce(**POINT, link_gbps=400, scaleup_domain=8)
+    ring = found.busbw_gbytes_per_s.sel(algorithm="ring")
+    size = found.size_bytes.values
+    n = found.attrs["ranks"]  # 16 ranks, one of each domain
+    seconds = 2 * (n - 1) * 5e-6 + 2 * (n - 1) / n * size / 50e9
+    assert n == 16 and np.allclose(ring, size / seconds * 2 * (n - 1) / n / 1e9)
+    assert float(ring[-1]) == pytest.approx(50, rel=0.01)
+    auto = found.busbw_gbytes_per_s.sel(algorithm="auto")
+    assert bool((auto >= found.busbw_gbytes_per_s.sel(algorithm=["ring", "tree"]).max("algorithm") * (1 - 1e-12)).all())
+
+
+def test_a_gallery_draws_them(ds):
+    drawn = dict(galleries.drawings_of(ds, interval=80))
+    assert set(drawn["busbw"].data.algorithm.values) >= {"auto", "ring", "tree"} and "a port of 400 Gb/s" in drawn["busbw"].caption
+    assert "mfu_max" in drawn["lines"].data
