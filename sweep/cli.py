@@ -4,6 +4,7 @@ Exit 0: done; 2: something you can mend, in one sentence; 1: our fault; 130: int
 """
 
 import os
+import signal
 import sys
 
 import click
@@ -11,15 +12,20 @@ import click
 from . import cli_runs, cli_asks, cli_answers, cli_measured, cli_money  # noqa: F401, I001  each adds its verbs to the group, in this order
 from .console import cli, complain
 from .errors import SweepError
+from .interrupts import Lost
 
 
 def main(arguments=None):
     """The entry point: every error is one line and an exit code."""
-    arguments = sys.argv[1:] if arguments is None else list(arguments)
+    whole_process = arguments is None
+    arguments = sys.argv[1:] if whole_process else list(arguments)
     debug = "--debug" in arguments or bool(os.environ.get("SWEEP_DEBUG"))
     try:
-        code = cli.main(arguments, prog_name="sweep", standalone_mode=False)
-        sys.stdout.flush()
+        with Lost():
+            code = cli.main(arguments, prog_name="sweep", standalone_mode=False)
+            sys.stdout.flush()
+        if whole_process:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # all is done and said: what is left is to leave
         sys.exit(code if isinstance(code, int) else 0)
     except (SweepError, click.ClickException) as error:
         if debug:

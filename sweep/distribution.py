@@ -21,8 +21,9 @@ PATIENCE = "15s"  # for a scheduler to answer
 PRELOAD = ["sweep.distribution"]  # in each local worker, before anything else: see dask_setup
 
 
-def run(path, plan, indices, outputs, done, address=None, workers=None):
-    """Have workers evaluate the blocks ``indices`` of the store at ``path``; ``done(record, points)`` is called for each.
+def run(path, plan, indices, outputs, done, held, address=None, workers=None):
+    """Have workers evaluate the blocks ``indices`` of the store at ``path``; ``done(record, points)`` is called for each.  Once ``held.asked``
+    no more are handed out.
 
     ``address`` is that of a scheduler which runs already (or its scheduler file); ``workers`` starts so many here.
     """
@@ -48,6 +49,8 @@ def run(path, plan, indices, outputs, done, address=None, workers=None):
                 record = future.result()
                 done(record, points.pop(future.key))
                 future.release()
+                if held.asked:
+                    continue
                 room = IN_FLIGHT * max(1, sum(client.nthreads().values())) - len(points)
                 submit(max(1, min(room, 2 * IN_FLIGHT)))
         except (CancelledError, CommClosedError, OSError, TimeoutError) as error:

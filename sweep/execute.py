@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import disk, journal, provenance, store, swaps
+from . import disk, interrupts, journal, provenance, store, swaps
 from ._kernels import quantities
 from .chunks import BlockWriter
 from .cuts import rearranged
@@ -59,7 +59,8 @@ def run(spec, path=None, *, part=None, extend=False, overwrite=False, dask=None,
     ``part`` is ``(i, n)``, i from 1: this process does every n-th block, others do the rest.  ``extend`` lets a store of fewer labels
     or outputs grow; ``overwrite`` builds a new store and swaps when it is complete.  ``dask`` is the address of a scheduler whose workers
     do the blocks, ``workers`` a number of processes to start here for that.  ``progress`` is called with a Progress after each block.
-    Returns a Result; raises PlanError or StoreError, before anything is computed, where it cannot work.
+    Returns a Result; raises PlanError or StoreError, before anything is computed, where it cannot work; on Ctrl-C KeyboardInterrupt, once
+    the blocks in flight are finished.
     """
     path = str(path or spec.store.get("path") or default_path(spec))
     swaps.finish_swap(path)
@@ -74,15 +75,16 @@ def run(spec, path=None, *, part=None, extend=False, overwrite=False, dask=None,
     elsewhere = f"{workers} workers" if workers else dask and f"workers of {dask}"
     name = "all" if part is None else f"{part[0]}-of-{part[1]}"
     try:
-        plan, notes = _prepare(spec, target, extend, elsewhere)
-        with Lock(target, name):
-            store.agree(target)
-            result = _compute(plan, target, name, part, progress, notes, elsewhere, dask, workers)
+        with interrupts.Held() as held:
+            plan, notes = _prepare(spec, target, extend, elsewhere)
+            with Lock(target, name):
+                store.agree(target)
+                result = _compute(plan, target, name, part, progress, notes, elsewhere, dask, workers, held)
+            if overwrite and result.complete:
+                swaps.swap(target, path)
+                result = result._replace(path=path)
     except OSError as error:
         raise disk.explained(error, target) from error
-    if overwrite and result.complete:
-        swaps.swap(target, path)
-        result = result._replace(path=path)
     return result
 
 
@@ -239,7 +241,7 @@ def _notes(attrs):
     return tuple(notes)
 
 
-def _compute(plan, path, name, part, progress, notes, elsewhere, dask, workers):
+def _compute(plan, path, name, part, progress, notes, elsewhere, dask, workers, held):
     """All blocks that are left for this part, then the closing where nothing is left for anyone."""
     began = time.monotonic()
     state = journal.read(path, plan)
@@ -254,9 +256,9 @@ def _compute(plan, path, name, part, progress, notes, elsewhere, dask, workers):
             if elsewhere:
                 from . import distribution
 
-                distribution.run(path, plan, mine, missing, lambda record, done: (book.add(record, []), count.add(done)), dask, workers)
+                distribution.run(path, plan, mine, missing, lambda record, done: (book.add(record, []), count.add(done)), held, dask, workers)
             else:
-                _pipeline(Runner(path, plan, missing), mine, book, count)
+                _pipeline(Runner(path, plan, missing), mine, book, count, held)
         state = journal.read(path, plan)
     complete = not len(state.pending)
     if complete and not store.root(path)["attributes"]["complete"]:
@@ -264,8 +266,8 @@ def _compute(plan, path, name, part, progress, notes, elsewhere, dask, workers):
     return Result(str(path), complete, points, len(mine), time.monotonic() - began, device, notes)
 
 
-def _pipeline(runner, indices, book, count):
-    """Evaluate and write blocks, overlapped.  On Ctrl-C or an error the blocks in flight are finished first."""
+def _pipeline(runner, indices, book, count, held=interrupts.Held()):
+    """Evaluate and write blocks, overlapped.  On Ctrl-C (``held``) or an error the blocks in flight are finished first."""
     slots, failures = threading.Semaphore(IN_FLIGHT), []
 
     def finish(index, started):
@@ -281,7 +283,7 @@ def _pipeline(runner, indices, book, count):
     with ThreadPoolExecutor(WRITERS, thread_name_prefix="sweep-writer") as pool:
         for flat in indices:
             slots.acquire()
-            if failures:
+            if failures or held.asked:
                 slots.release()
                 break
             index = runner.plan.chunk(int(flat)).index

@@ -2,6 +2,7 @@
 
     python tests/kill_trials.py FOLDER calls          at every call that changes the store, in turn
     python tests/kill_trials.py FOLDER moments 200    at so many random moments
+    python tests/kill_trials.py FOLDER interrupts 50  Ctrl-C at so many random moments of `sweep run`, its end among them
 
 Each trial starts from nothing, from a store to be extended, or from one to be overwritten; kills the run; sees that what is left
 opens (old or new, without a warning) or is not there yet; types the same command again; and compares every value with an
@@ -210,12 +211,65 @@ def at_random_moments(path, count):
     print(f"{count} random moments: {kills} runs killed before their end, every one mended", flush=True)
 
 
+def interrupted(path, seconds):
+    """`sweep run` with SIGINT after so long: its exit code and whether it was done by then.  It says so in one line, never in a traceback."""
+    from sweep import cli, cli_runs
+
+    cli_runs.load_spec = lambda *_: spec()
+    said = path.parent / "said.txt"
+
+    def command():
+        import signal
+
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        with open(said, "w") as file:
+            os.dup2(file.fileno(), 1)
+            os.dup2(file.fileno(), 2)
+        sys.argv[1:] = ["run", "toy", "-o", str(path), "--quiet"]
+        threading.Thread(target=lambda: (time.sleep(seconds), os.kill(os.getpid(), signal.SIGINT)), daemon=True).start()
+        try:
+            cli.main()
+        except SystemExit as done:
+            sys.stdout.flush()
+            return done.code
+
+    code = os.waitstatus_to_exitcode(child(command))
+    words = said.read_text()
+    said.unlink()
+    assert "Traceback" not in words and "ignored" not in words, words
+    assert code in (0, 130) and (code == 130) == ("interrupted" in words), (code, words)
+    assert code == 130 or str(path) in words
+    return code
+
+
+def at_interrupts(path, count):
+    pick, codes = random.Random(7), []
+    for _ in range(2):  # the first imports what the others find imported
+        shutil.rmtree(path, ignore_errors=True)
+        began = time.perf_counter()
+        assert interrupted(path, 1e6) == 0
+        whole = time.perf_counter() - began
+    for number in range(count):
+        for left in (*path.parent.glob("*"), *path.parent.glob(".*")):
+            shutil.rmtree(left)
+        seconds = pick.uniform(0.01, 1.3 * whole) if number % 2 else pick.uniform(0.7, 1.2) * whole
+        try:
+            codes.append(interrupted(path, seconds))
+            assert child(lambda: sweep.run(spec(), path) and 0) == 0, "the same command does not go on"
+            assert child(lambda: verify(path)) == 0, "the values differ from an undisturbed run's"
+        except AssertionError as error:
+            raise SystemExit(f"interrupted after {seconds:.4f} s: {error}") from None
+    print(f"{count} interrupts: {codes.count(130)} exits with 130, {codes.count(0)} with 0 where all was done before, every one mended", flush=True)
+
+
 if __name__ == "__main__":
     without_jax()
     place = Path(sys.argv[1]) / "a.zarr"
     place.parent.mkdir(parents=True, exist_ok=True)
     if sys.argv[2] == "calls":
         at_every_call(place, int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+    elif sys.argv[2] == "interrupts":
+        at_interrupts(place, int(sys.argv[3]))
     else:
         at_random_moments(place, int(sys.argv[3]))
     assert "jax" not in sys.modules

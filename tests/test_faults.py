@@ -43,7 +43,7 @@ def same_values(path, undisturbed):
     assert not [fault for fault in inspections.check(path) if fault.block]
 
 
-@pytest.mark.parametrize("how", [("calls", os.environ.get("SWEEP_KILL_STEP", "53")), ("moments", os.environ.get("SWEEP_KILLS", "5"))])
+@pytest.mark.parametrize("how", [("calls", os.environ.get("SWEEP_KILL_STEP", "53")), ("moments", os.environ.get("SWEEP_KILLS", "5")), ("interrupts", os.environ.get("SWEEP_KILLS", "5"))])
 def test_killed_runs_lose_nothing(tmp_path, how):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
     done = subprocess.run([sys.executable, HERE / "kill_trials.py", tmp_path / "trials", *how], capture_output=True, text=True, env=environment)
@@ -107,6 +107,45 @@ def test_ctrl_c_finishes_the_blocks_in_flight(tmp_path, undisturbed, monkeypatch
     assert not list((tmp_path / "a.zarr" / "_sweep" / "lock").iterdir())
     assert sweep.run(spec(), tmp_path / "a.zarr").complete
     same_values(tmp_path / "a.zarr", undisturbed)
+
+
+def lose_an_interrupt():
+    """Ctrl-C while a callback of the garbage collector runs: Python prints the exception and forgets it."""
+    import signal
+    import weakref
+
+    class Thing:
+        pass
+
+    def callback(_):
+        os.kill(os.getpid(), signal.SIGINT)
+        sum(range(10))  # here it is raised
+
+    thing = Thing()
+    held = weakref.ref(thing, callback)
+    del thing
+    return held
+
+
+def test_ctrl_c_in_a_callback_of_the_garbage_collector_counts_too(tmp_path, undisturbed, monkeypatch):
+    dispatch = execute.Runner.dispatch
+    monkeypatch.setattr(execute.Runner, "dispatch", lambda *a: (lose_an_interrupt(), dispatch(*a))[1])
+    with pytest.raises(KeyboardInterrupt):
+        sweep.run(spec(), tmp_path / "a.zarr")
+    monkeypatch.setattr(execute.Runner, "dispatch", dispatch)
+    assert sweep.run(spec(), tmp_path / "a.zarr").complete
+    same_values(tmp_path / "a.zarr", undisturbed)
+
+
+def test_every_verb_exits_with_130_on_ctrl_c_wherever_it_falls():
+    code = (
+        "import sys; sys.path.insert(0, sys.argv.pop(1)); import test_faults; from sweep import cli, listings\n"
+        "rows = listings.rows\n"
+        "listings.rows = lambda *a, **k: (test_faults.lose_an_interrupt(), rows(*a, **k))[1]\n"
+        "cli.main()"
+    )
+    done = subprocess.run([sys.executable, "-c", code, str(HERE), "presets", "models"], capture_output=True, text=True, cwd=HERE.parent)
+    assert (done.returncode, done.stderr) == (130, "error: interrupted.\n")
 
 
 def test_two_runs_at_once_one_is_told(tmp_path, undisturbed):
