@@ -10,7 +10,7 @@ from typing import NamedTuple
 from . import collectives as c
 from .ops import is_concrete, maximum, minimum, positive, where
 from .overlap import Candidate, Cost, Term
-from .work import FULL
+from .work import FULL, SELECTIVE
 
 ACTIVATION_BYTES = 2.0
 """Bytes of an activation element between ranks (16-bit, Megatron-Core)."""
@@ -54,9 +54,9 @@ def _inside(algorithms, inside):
     return [item._replace(b=0.0, h=0.0) for item in algorithms] if inside else algorithms
 
 
-def _repeated(x, forward):
-    """Times that a forward's traffic is repeated for full recomputation."""
-    again = where(x.recompute == FULL, 1.0, 0.0)
+def _repeated(x, forward, core=False):
+    """A forward's traffic once more where it is recomputed: all of it under full recomputation, the ``core``'s under selective."""
+    again = where(x.recompute >= (SELECTIVE if core else FULL), 1.0, 0.0)
     if is_concrete(again) and again == 0:
         return []
     return [term._replace(times=term.times * again) for term in forward]
@@ -90,8 +90,9 @@ def _context(x, work, compute, net):
     """Context parallelism: keys and values travel a ring of cp ranks, or are gathered (Llama 3, arXiv:2407.21783).
 
     Ring, block time t and service c of one exchange (dK, dV weigh the same and travel one hop more):
-    forward (cp-1) max(0, c-t); backward max(t,c) + (cp-2) max(t,2c) + max(t,c) + c - cp t.  Tokens are dealt so that causal
-    work is balanced.
+    forward (cp-1) max(0, c-t); backward max(t,c) + (cp-2) max(t,2c) + max(t,c) + c - cp t.  t is the attention core's time on
+    one rank's keys, twice as long backward; projections, norms and the MLP come before or after the ring and hide nothing.  A
+    recomputed core (selective or full) repeats the exchange of forward.  Tokens are dealt so that causal work is balanced.
     """
     if x.at_most("cp") <= 1:
         return NOTHING
@@ -107,7 +108,8 @@ def _context(x, work, compute, net):
     costs = {"cp": Cost(((_inside([hop], inside), nbytes),)), "cp.gather": Cost(((gathers, nbytes * x.cp),))}
     several = where(x.cp > 1, 1.0, 0.0)
     ranks, more = x.cp - 1.0, positive(x.cp - 2.0)
-    ahead, back = compute.core_forward_s / x.cp, (compute.block_dgrad_s - compute.block_wgrad_s) / x.cp
+    ahead = compute.core_forward_s / x.cp
+    back = 2.0 * ahead
     ring_forward = [Candidate(0.0, {}), Candidate(-ranks * ahead, {"cp": ranks})]
     ring_backward = [Candidate(0.0, {"cp": 1.0}), Candidate(-more * back, {"cp": 1.0 + 2.0 * more}),
                      Candidate(-(more + 2.0) * back, {"cp": 3.0 + 2.0 * more})]
@@ -121,7 +123,7 @@ def _context(x, work, compute, net):
         forward, backward = ([term._replace(times=term.times * by_ring) for term in ours]
                              + [term._replace(times=term.times * (1.0 - by_ring)) for term in theirs]
                              for ours, theirs in zip(ring, gathered))
-    return Traffic(forward, backward + _repeated(x, forward), costs, False if inside else crosses)
+    return Traffic(forward, backward + _repeated(x, forward, core=True), costs, False if inside else crosses)
 
 
 def _expert(x, work, compute, net):

@@ -89,6 +89,9 @@ FAULTS = {  # name: (module, text, fault, test that catches it)
     # inside a block
     "one all-reduce a block": ("traffic", "count = 2.0 - work.moe_share", "count = 1.0 - work.moe_share", lambda: whole.test_traffic_of_a_block("plain")),
     "keys go once too often": ("traffic", "ranks, more = x.cp - 1.0", "ranks, more = x.cp", lambda: whole.test_traffic_of_a_block("context")),
+    "the ring hides under the norms": ("traffic", "back = 2.0 * ahead", "back = (compute.block_dgrad_s - compute.block_wgrad_s) / x.cp",
+                                       lambda: whole.test_traffic_of_a_block("context")),
+    "a recomputed core has its keys": ("traffic", "(SELECTIVE if core else FULL)", "FULL", lambda: whole.test_traffic_of_a_block("context")),
     "a token has one expert": ("traffic", "elements = tokens(x) * x.top_k * x.hidden", "elements = tokens(x) * x.hidden",
                                lambda: whole.test_traffic_of_a_block("experts")),
     "every tp rank sends the whole hop": ("traffic", "x.hidden * ACTIVATION_BYTES / x.tp\n", "x.hidden * ACTIVATION_BYTES\n", steps("pipeline")),

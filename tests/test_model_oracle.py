@@ -68,13 +68,13 @@ class Case:
             forward = min(network.half_reduce(group, self.net, size * ranks, name) for name in ("ring", "hierarchical"))
             backward = 2 * forward
         else:
-            t, back = c["core_forward_s"] / ranks, (c["block_dgrad_s"] - c["block_wgrad_s"]) / ranks
+            t, back = c["core_forward_s"] / ranks, 2 * c["core_forward_s"] / ranks
             service = network.message(self.net, size, group.crosses)
             if group.crosses:  # hops inside run beside those across
                 service += max(0.0, size / self.net.inner_rate - size / self.net.rate)
             forward = streams.ring_attention_forward(ranks, t, service) - ranks * t
             backward = streams.ring_attention_backward(ranks, back, service, service) - ranks * back
-        return forward, backward + forward * (x["recompute"] == 2), group.crosses
+        return forward, backward + forward * (x["recompute"] >= 1), group.crosses
 
     def expert(self):
         x, c, work = self.x, self.compute, self.work
