@@ -35,7 +35,7 @@ def test_a_map_has_dotted_contours_where_the_ends_reach_its_levels(ds):
 
 
 def test_what_has_no_interval_says_so(ds):
-    with pytest.raises(SweepError, match="interval: other has none. Draw step_time_s"):
+    with pytest.raises(SweepError, match="interval: other has none. Draw 'step_time_s'"):
         lineplots.draw_lines(ds.assign(other=ds.mfu), "link_gbps", "other", "accelerator", {"tp": 8}, interval=80)
     with pytest.raises(SweepError, match="one kind of band"):
         lineplots.draw_lines(ds, "link_gbps", "mfu", band="tp", interval=80)

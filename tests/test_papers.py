@@ -4,6 +4,7 @@ import json
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -109,3 +110,16 @@ def test_the_document_builds(store, tmp_path):
     papers.paper(sweep.open_store(store), tmp_path)
     subprocess.run(["make", "paper.pdf"], cwd=tmp_path, check=True, capture_output=True)
     assert (tmp_path / "paper.pdf").stat().st_size > 10_000
+
+
+@pytest.mark.skipif(not shutil.which("make"), reason="no make here")
+def test_make_check_passes_in_a_fresh_bundle_and_fails_when_a_number_is_altered(store, tmp_path):
+    bundle = tmp_path / "bundle"
+    papers.paper(sweep.open_store(store), bundle, at={"tp": "8"})
+    check = ["make", "check", f"SWEEP={sys.executable} -m sweep.cli"]
+    passed = subprocess.run(check, cwd=bundle, capture_output=True, text=True)
+    assert passed.returncode == 0 and "every number and figure's data as in ." in passed.stderr, passed.stdout + passed.stderr
+    table = bundle / "data" / "lines.csv"
+    table.write_text(re.sub(r",0\.(\d)", ",0.9\\1", table.read_text(), count=1))
+    failed = subprocess.run(check, cwd=bundle, capture_output=True, text=True)
+    assert failed.returncode and "data/lines.csv: mfu differs in 1 rows" in failed.stdout, failed.stdout + failed.stderr
