@@ -4,7 +4,7 @@ import sys
 
 import click
 
-from .console import allow_option, at_option, cli, say, table_format
+from .console import allow_option, at_option, cli, opened, say, table_format
 from .errors import StoreError
 
 
@@ -38,9 +38,8 @@ def query(store, at, allow, limit, format, **asked):
       sweep query quickstart --best step_time_s --interval 80
     """
     from . import exports, queries, selections
-    from .store import open_store
 
-    frame = queries.query(open_store(store), at=selections.parse_at(at), allow=allow, limit=limit or None, **asked)
+    frame = queries.query(opened(store), at=selections.parse_at(at), allow=allow, limit=limit or None, **asked)
     for note in frame.attrs["notes"]:
         say(note)
     exports.write_frame(frame, format, sys.stdout)
@@ -67,9 +66,8 @@ def draw_map(store, x, y, color, at, output, **options):
       sweep map quickstart --x link_gbps --y dp --color exposed_fraction -o exposed.pdf
     """
     from . import maps, selections
-    from .store import open_store
 
-    drawing = maps.draw_map(open_store(store), x, y, color, selections.parse_at(at), output, **options)
+    drawing = maps.draw_map(opened(store), x, y, color, selections.parse_at(at), output, **options)
     say(drawing.caption)
     click.echo(output)
 
@@ -92,9 +90,8 @@ def gallery(store, at, allow, caption, interval, output, format):
       sweep gallery why-400g --at model=llama-3-70b --at seq_len=8192
     """
     from . import galleries, selections, tables
-    from .store import open_store
 
-    drawn = galleries.gallery(open_store(store), output, selections.parse_at(at), allow, caption, interval)
+    drawn = galleries.gallery(opened(store), output, selections.parse_at(at), allow, caption, interval)
     click.echo(tables.render([{"figure": name, "drawn": found} for name, found in drawn], format))
 
 
@@ -118,10 +115,9 @@ def export(store, output, at, allow, **asked):
       sweep export quickstart -o best.tex --best min:required_link_gbps --over tp,link_gbps
     """
     from . import exports, selections
-    from .store import open_store
 
     asked = {key: value for key, value in asked.items() if value is not None}
-    click.echo(exports.export(open_store(store), output, at=selections.parse_at(at), allow=allow, **asked))
+    click.echo(exports.export(opened(store), output, at=selections.parse_at(at), allow=allow, **asked))
 
 
 @cli.command()
@@ -140,12 +136,11 @@ def paper(store, at, allow, against, output, format):
       sweep paper rerun.zarr -o rerun --against paper
     """
     from . import papers, selections, tables
-    from .store import open_store
 
     slice_at = selections.parse_at(at)
     if against:
         slice_at, allow = papers.settings_of(against)
-    parts = papers.paper(open_store(store), output, slice_at, allow)
+    parts = papers.paper(opened(store), output, slice_at, allow)
     if not against:
         click.echo(tables.render([{"part": name, "found": found} for name, found in parts], format))
         return

@@ -2,7 +2,7 @@
 
 import click
 
-from .console import at_option, cli, say, table_format
+from .console import at_option, cli, opened, say, table_format
 
 
 class Finite(click.FloatRange):
@@ -88,9 +88,8 @@ def economics(store, at, draw, lines, map_path, ranges, worth, flat, allow, form
 
     from . import economics as question
     from . import exports, selections
-    from .store import open_store
 
-    ds, at = open_store(store), selections.parse_at(at)
+    ds, at = opened(store), selections.parse_at(at)
     frame = question.table(ds, flat, at, allow)
     if len(frame) == 1:
         say(question.words(ds, at, allow))

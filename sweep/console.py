@@ -74,6 +74,18 @@ def quiet():
     return bool(context and context.obj and context.obj.get("quiet"))
 
 
+def opened(store):
+    """The Dataset of a store to be asked; a remark where it is not finished."""
+    from .store import open_store
+
+    ds = open_store(store)
+    if not ds.attrs.get("complete", 1):
+        from . import inspections
+
+        say(inspections.unfinished(ds.encoding["source"]))
+    return ds
+
+
 def complain(text):
     """An error on stderr, always one line."""
     click.echo("error: " + " ".join(str(text).split()), err=True)

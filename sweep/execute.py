@@ -117,7 +117,9 @@ def default_path(spec):
 
 
 def refuse(plan, path):
-    """Raise PlanError where a plan needs more disk or memory than there is, naming both numbers."""
+    """Raise PlanError where a plan has nothing to compute, or needs more disk or memory than there is, naming both numbers."""
+    if not plan.points_left:
+        raise PlanError(f"{plan.spec.source or path}: where leaves none of {plan.points:,} points, so nothing would be computed. Widen it or the axes.")
     free = disk.free_bytes(path)
     if plan.bytes > free:
         raise PlanError(

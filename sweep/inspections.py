@@ -97,6 +97,16 @@ def missing(path):
     return len(journal.read(place, store.plan_of(place)).pending)
 
 
+def unfinished(place):
+    """One line about a store that is not complete: how much of it is there."""
+    if "://" in place:
+        return f"{place}: is not finished: what is not stored yet is left out"
+    plan = store.plan_of(place)
+    left = len(journal.read(place, plan).pending)
+    every = int(plan.pending({}).sum())
+    return f"{place}: {every - left:,} of {every:,} blocks stored: the rest is missing, and left out here"
+
+
 def _of_metadata(place, repair):
     """Arrays whose own metadata is not what the root says."""
     for name, entry in store.root(place)["consolidated_metadata"]["metadata"].items():

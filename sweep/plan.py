@@ -246,16 +246,22 @@ class Plan:
 
     @cached_property
     def files(self):
-        """Files of chunks, plus those of metadata, labels and journal."""
-        chunks = sum(self._chunks_of(v) for v in self.variables)
-        return chunks + 2 * len(self.variables) + 4 * len(self.mesh.axes) + 8
+        """Files of the finished store: chunks, metadata, labels, zone maps, journal.  A chunk that turns out to be all fill leaves none."""
+        products = self.reduction.products() if self.reduction else []
+        coordinates = len(self.reduction.coordinates()) if self.reduction else 0
+        labels = sum(1 + len(axis.columns) for axis in self.mesh.axes) + coordinates
+        arrays = len(self.variables) + len(products)
+        zones = 0 if self.reduction else len(self.variables)
+        groups = 3 + any("/" in v.name for v in self.variables)  # the root, _sweep, its zones; and partial
+        chunks = sum(self._chunks_of(v) for v in self.variables) + sum(math.prod(self._grid_of(v)) for v, _ in products)
+        return chunks + arrays + 2 * (labels + zones) + groups + 3  # done and its chunk, the journal
 
     @cached_property
     def bytes(self):
         """Bytes of the arrays before compression, an upper bound of what the disk has to hold."""
         total = 0
         for v in self.variables:
-            every = math.prod(-(-n // c) for n, c in zip(self.extent(v), self.chunk_shape(v)))
+            every = math.prod(self._grid_of(v))
             total += v.dtype.itemsize * math.prod(self.extent(v)) * self._chunks_of(v) / every
         return int(total)
 
@@ -312,6 +318,9 @@ class Plan:
             dims = ", ".join((*v.dims, *(name for name, _ in v.extra))) or "one value"
             lines.append(f"  {v.name} {v.dtype.str[1:]}  ({dims})")
         return "\n".join(lines)
+
+    def _grid_of(self, variable):
+        return tuple(-(-n // c) for n, c in zip(self.extent(variable), self.chunk_shape(variable)))
 
     def _chunks_of(self, variable):
         owned = self.owned(variable)

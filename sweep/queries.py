@@ -74,14 +74,11 @@ def query(
     return frame if interval is None else intervals.beside(frame, interval)
 
 
-def iterate(blocks, columns):
-    """The points that count, as one DataFrame for each block, indexed by their place in the C order of the slice."""
-    for block in blocks:
-        mask = block.full(block.mask())
-        if mask.any():
-            flat = np.flatnonzero(mask.ravel())
-            table = {name: _column(blocks, name, block.full(block[name]).ravel()[flat]) for name in columns}
-            yield pd.DataFrame(table, index=block.index(flat))
+def _frame(block, columns):
+    """The points of a block that count, indexed by their place in the C order of the slice."""
+    flat = np.flatnonzero(block.full(block.mask()).ravel())
+    table = {name: _column(block.blocks, name, block.full(block[name]).ravel()[flat]) for name in columns} if len(flat) else {}
+    return pd.DataFrame(table, index=block.index(flat))
 
 
 def default_columns(blocks):
@@ -92,19 +89,20 @@ def default_columns(blocks):
 
 
 def _points(blocks, columns, limit):
+    """The points that count in the C order of the slice, however it is cut; with a ``limit`` the first of them, read no further than needed."""
     columns = columns or default_columns(blocks)
-    frames, rows = [], 0
-    for frame in iterate(blocks, columns):
-        frames.append(frame)
-        rows += len(frame)
-        if limit and rows > limit:
+    frames, rows = [pd.DataFrame({name: [] for name in columns})], 0
+    for block in blocks:
+        if limit and len(frames[0]) > limit and frames[0].index[limit] < block.index(0):  # what follows comes later
+            blocks.read -= 1
             break
-    if not frames:
-        frames = [pd.DataFrame({name: [] for name in columns})]
-    frame = pd.concat(frames)
-    if limit and rows > limit:
-        frame = frame[:limit]  # as they were read
-    return frame.sort_index().reset_index(drop=True), rows
+        found = _frame(block, columns)
+        if len(found):
+            rows += len(found)
+            frames = [*frames, found] if rows > len(found) else [found]
+            if limit:
+                frames = [pd.concat(frames).sort_index()[: limit + 1]]
+    return pd.concat(frames).sort_index()[: limit or None].reset_index(drop=True), rows
 
 
 def _best(blocks, best, top, over, group_by, columns):
@@ -251,6 +249,6 @@ def _finished(blocks, frame, rows):
         units[name] = blocks.ds.variables[base].attrs.get("units", "") if base in blocks.ds.variables else ""
     notes = [f"read {blocks.read} block{'s' * (blocks.read != 1)}" + (f", skipped {blocks.skipped}" if blocks.skipped else "")]
     if rows > len(frame):
-        notes.append(f"the first {len(frame)} rows found; ask for more with --limit (limit=)")
+        notes.append(f"the first {len(frame)} rows; ask for more with --limit (limit=)")
     frame.attrs.update(units=units, notes=notes, blocks_read=blocks.read, blocks_skipped=blocks.skipped)
     return frame

@@ -198,6 +198,12 @@ def test_refusal_names_both_numbers(tmp_path, monkeypatch):
     assert not (tmp_path / "a.zarr").exists()
 
 
+def test_a_where_that_leaves_nothing_creates_nothing(tmp_path):
+    with pytest.raises(PlanError, match="where leaves none of 300 points") as error:
+        sweep.run(spec(where="tp * seq_len < 5"), tmp_path / "a.zarr")
+    assert "\n" not in str(error.value) and not list(tmp_path.iterdir())
+
+
 def test_evaluate_in_numpy_and_in_blocks_agree(monkeypatch):
     inputs = dict(**toy.MACHINE, **AXES, outputs=list(OUTPUTS))
     plain = sweep.evaluate(**inputs)

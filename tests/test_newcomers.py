@@ -72,6 +72,24 @@ def test_check_says_what_is_left(tmp_path):
     assert code == 0 and "step_time_s" in out and "1 block still to be computed" in error
 
 
+def test_a_query_of_half_a_sweep_says_so(tmp_path):
+    config = {**CONFIG, "axes": {"tp": [1, 2, 4], "link_gbps": [100, 400]}, "store": {"block_points": 2}}
+    run(Spec.from_dict(config), tmp_path / "s.zarr", part=(1, 3))
+    code, out, error = sweep("query", "s.zarr", "--count", folder=tmp_path)
+    assert code == 0 and "s.zarr: 1 of 3 blocks stored: the rest is missing" in error
+    assert sweep("query", "s.zarr", "--count", "--quiet", folder=tmp_path)[2] == ""
+    for part in (2, 3):
+        run(Spec.from_dict(config), tmp_path / "s.zarr", part=(part, 3))
+    assert "missing" not in sweep("query", "s.zarr", "--count", folder=tmp_path)[2]
+
+
+def test_nothing_to_compute_is_refused(tmp_path):
+    (tmp_path / "none.yaml").write_text(json.dumps({**CONFIG, "where": "tp > 100"}))
+    code, out, error = sweep("run", "none.yaml", folder=tmp_path)
+    assert code == 2 and not out and error.count("\n") == 1 and "where leaves none of 6 points" in error
+    assert [one.name for one in tmp_path.iterdir()] == ["none.yaml"]
+
+
 def test_validation_is_strict_json(tmp_path):
     code, out, _ = sweep("validate", "--format", "json", folder=tmp_path)
     assert code == 0

@@ -9,6 +9,7 @@ import toy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sweep
 from sweep import _kernels
 from sweep.plan import Plan
 
@@ -97,6 +98,22 @@ def test_blocks_hold_about_a_million_points_with_the_link_whole():
 def test_bytes_count_every_array_once():
     plan = small()
     assert plan.bytes == sum(np.prod(plan.extent(v)) * v.dtype.itemsize for v in plan.variables)
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"where": "tp * seq_len <= 4096 and link_gbps > 100"},
+        {"reduce": {"minimize": "step_time_s", "over": ["tp", "link_gbps"]}},
+        {"reduce": {"maximize": "mfu", "keep": ["tp"], "top": 2, "histogram": ["step_time_s"], "quantiles": [0.5]}},
+    ],
+)
+def test_files_are_as_many_as_the_store_has(tmp_path, more):
+    axes = {"link_gbps": [100, 200, 400], "tp": [8, 16, 32], "schedule": ["1f1b", "zb-h1"], "layout": {"seq_len": [128, 256, 512], "micro_batch": [4, 2, 1]}}
+    made = toy.spec(axes, () if "reduce" in more else OUTPUTS, store={"block_points": 8}, **more)
+    sweep.run(made, tmp_path / "a.zarr")
+    assert Plan.of(made).files == sum(file.is_file() for file in (tmp_path / "a.zarr").rglob("*"))
 
 
 def test_a_sweep_without_axes_is_one_point():

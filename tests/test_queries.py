@@ -131,6 +131,14 @@ def test_limit_stops_reading():
     assert "first 3 rows" in " ".join(answer.attrs["notes"])
 
 
+@settings(max_examples=20, deadline=None)
+@given(seeds, cuts, st.integers(1, 70))
+def test_a_limit_keeps_the_first_rows_however_it_is_cut(seed, chunks, limit):
+    question = dict(where="mfu > 0.2", columns="model,tp,link_gbps,mfu")
+    whole, first = query(datasets.make(seed), limit=None, **question), query(datasets.make(seed, chunks=chunks), limit=limit, **question)
+    pd.testing.assert_frame_equal(first, whole[:limit], check_dtype=False)
+
+
 def test_status_is_counted_with_all_its_reasons():
     ds = datasets.make(7)
     counts = query(ds, group_by="status").set_index("status")["count"].to_dict()
