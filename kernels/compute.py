@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from .memory import shards
 from .ops import choose, clip, floor, maximum, minimum, positive, where
+from .schedule import held
 from .work import FULL, NONE, SELECTIVE, sequence_ranks
 
 TF32 = 3
@@ -62,17 +63,19 @@ def compute(x, work):
 def optimizer_seconds(x, work):
     """Seconds of the update on the first, a middle and the last stage (one stage: all of it, three times).
 
-    ZeRO-1 and above update only the shard of this rank, as model states are sharded in memory.py.
+    ZeRO-1 and above update only the shard of this rank, as model states are sharded in memory.py; DualPipe's ranks update two
+    stages, those at the ends embedding and head.
     """
     touched = 24 + x.grad_bytes + where(x.param_bytes < 4, x.param_bytes, 0.0)
     rate = 0.0 if x.hbm_gbytes_per_s is None else touched / (x.hbm_gbytes_per_s * x.hbm_efficiency)
     dense, experts = shards(x, 1)
-    blocks = x.layers / x.pp * (work.block_params / dense + work.block_expert_params / experts)
+    blocks = held(x) * x.layers / x.pp * (work.block_params / dense + work.block_expert_params / experts)
+    apart = (x.pp > 1) & (held(x) == 1)
     first, last = work.embedding_params / dense, work.head_params / dense
     return (
-        rate * (blocks + where(x.pp > 1, first, first + last)),
+        rate * (blocks + where(apart, first, first + last)),
         rate * where(x.pp > 1, blocks, blocks + first + last),
-        rate * (blocks + where(x.pp > 1, last, first + last)),
+        rate * (blocks + where(apart, last, first + last)),
     )
 
 

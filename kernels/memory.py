@@ -6,6 +6,9 @@ Model states, per parameter held (Megatron-LM's and ZeRO's accounting):
     gradient    s_g            the buffer has the type that goes over the wire
     optimizer   8 (+ 4)        two fp32 moments, and an fp32 master copy where s_p < 4
 
+DualPipe holds two stages (DeepSeek-V3, arXiv:2412.19437, table 2): twice the parameters and gradients, both ends of the model
+on the first and the last rank, and twice the ranks to shard over.
+
 18 bytes for bf16 with fp32 gradients (Megatron), 16 with bf16 gradients (ZeRO, FSDP) or in fp32.  ZeRO-1 divides the optimizer
 by the shard group, ZeRO-2 the gradients too, ZeRO-3 the parameters too; ZeRO-3 adds the gathered parameters of 1 + prefetch
 blocks (of all where they are not resharded after forward) and one block's gradients.
@@ -29,6 +32,7 @@ hides that the dense layers sit on the first stage (-19 %).
 from typing import NamedTuple
 
 from .ops import choose, clip, maximum, minimum, where
+from .schedule import held
 from .work import FULL, NONE, SELECTIVE, sequence_ranks
 
 WORKSPACE = 2.0 * 2**30
@@ -60,7 +64,7 @@ class Memory(NamedTuple):
 
 def memory(x, work, in_flight_first, in_flight_last):
     """The :class:`Memory` with so many micro-batches in flight, each of a whole stage, on the first and the last stage."""
-    single = where(x.pp > 1, 0.0, 1.0)
+    single = where((x.pp > 1) & (held(x) == 1), 0.0, 1.0)
     first = _stage(x, work, in_flight_first, 1.0, single)
     last = _stage(x, work, in_flight_last, single, 1.0)
     return Memory(first, last, maximum(first.total, last.total))
@@ -74,10 +78,10 @@ def state_bytes(x):
 def shards(x, stage):
     """Ranks over which ZeRO ``stage`` and above divide a dense and an expert parameter (1 below that stage).
 
-    Experts of N/(pp ep) ranks are sharded over tp/ep as many ranks as the rest, at least one.
+    Experts of N/(pp ep) ranks are sharded over tp/ep as many ranks as the rest, at least one.  Both holders of a stage share.
     """
     divided = x.zero_stage >= stage
-    group = x.dp * x.cp if x.shard_group is None else x.shard_group
+    group = x.dp * x.cp * held(x) if x.shard_group is None else x.shard_group
     return where(divided, group, 1.0), where(divided, maximum(1.0, group * x.tp / x.ep), 1.0)
 
 
@@ -100,8 +104,8 @@ def _stage(x, work, in_flight, embedding, head):
     """One stage; ``embedding`` and ``head`` are 1 where it holds them."""
     tokens = x.micro_batch * x.seq_len / x.cp
     blocks = x.layers / x.pp
-    dense = blocks * work.block_params + embedding * work.embedding_params + head * work.head_params
-    experts = blocks * work.block_expert_params
+    dense = held(x) * blocks * work.block_params + embedding * work.embedding_params + head * work.head_params
+    experts = held(x) * blocks * work.block_expert_params
     block = work.block_params + work.block_expert_params
 
     def sharded(stage):

@@ -19,7 +19,8 @@ from .memory import memory as memory_of
 from .ops import choose, maximum
 from .outputs import Book
 from .overlap import Candidate, Term, exposed, total, without_latency
-from .reduction import groups, way_codes, ways
+from .placement import groups
+from .reduction import way_codes, ways
 from .requirements import required
 from .schedule import hops, in_flight, pipeline_s
 from .times import block_times, per_block, stages_at, stages_of, times_of

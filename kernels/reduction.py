@@ -16,7 +16,8 @@ from typing import NamedTuple
 from . import collectives as c
 from .ops import choose, is_concrete, is_zero, maximum, minimum, positive, where
 from .overlap import Candidate, Cost, Curve, Term, buckets, compute_delay, contended, plus
-from .schedule import ONE_F_ONE_B, slack_s
+from .placement import expert_shards, may_hold_two, shard_groups
+from .schedule import DUALPIPE, ONE_F_ONE_B, held, slack_s
 from .sharding import fsdp_ends, fsdp_kept_ends
 
 BUCKETS, SHARDED, RARE = 0, 1, 2
@@ -29,30 +30,6 @@ class Way(NamedTuple):
     served: list
     sustained: list
     costs: dict
-
-
-class Shares(NamedTuple):
-    """The two groups that reduce, and the bytes of a gradient per element."""
-
-    dense: c.Group
-    experts: c.Group
-    moe: bool
-
-
-def groups(x):
-    """Placement of the dense and the experts' data-parallel group, Megatron's order tp -> cp -> ep -> dp -> pp."""
-    pods = _pods(x)
-    dense = c.place(x.dp * x.cp, x.scaleup_domain / x.tp, pods)
-    moe = x.at_most("experts") > 0
-    experts = c.place(maximum(x.dp * x.cp * x.tp / x.ep, 1.0), x.scaleup_domain / x.ep, pods) if moe else dense
-    return Shares(dense, experts, moe)
-
-
-def _pods(x):
-    """Domains of a pod; None: every domain is a pod of its own."""
-    if is_zero(x.pod_gpus):
-        return None
-    return where(x.pod_gpus > 0, maximum(x.pod_gpus // x.scaleup_domain, 1.0), 1.0)
 
 
 def way_codes(x):
@@ -115,11 +92,17 @@ def _buckets(x, work, times, net, shares, hop):
     middle = plain if x.at_most("vpp") > 1 else None
     stages = [_chunks(x, first, middle, None, gap, 0.0, 0.0, times.embedding_window_s)]
     costs = first.costs | {"hop": hop}
-    if last is not None:
+    pipelined = last is not None
+    if pipelined:
         costs |= last.costs
         stages.append(_chunks(x, middle, middle, last, gap, slack_s(x, times.stages), where(x.schedule == ONE_F_ONE_B, x.pp - 1.0, 0.0)))
+        if may_hold_two(x):
+            stages[1] = (_with_other(x, stages[1][0], first), *stages[1][1:])
     if plain is not None:
         costs |= plain.costs
+    ends = len(stages)
+    if pipelined and may_hold_two(x):
+        stages.append((_with_other(x, plain, plain), 0.0, 0.0, (x.schedule == DUALPIPE) & (x.pp > 2)))
     slow, comm_slow = x.overlap_slowdown, x.comm_slowdown
     candidates = [Candidate(0.0, {})]
     for run, slack, slack_hops, on in stages:
@@ -132,7 +115,7 @@ def _buckets(x, work, times, net, shares, hop):
         inner = _chunks(x, plain, middle, None, gap, 0.0, 0.0)[0]
         for run, many in ((inner, positive(x.pp - 2.0)), (stages[1][0], minimum(x.pp - 1.0, 1.0))):
             terms.append(Term(compute_delay(run, slow, comm_slow), many * every, least=True))
-    served = [{name: count * every for name, count in run.counts.items() if name != "hop"} for run, *_ in stages]
+    served = [{name: count * every for name, count in run.counts.items() if name != "hop"} for run, *_ in stages[:ends]]
     if x.at_most("zero_stage") > 0:
         gather, more, gather_costs = _parameter_gather(x, work, times, net, shares)
         terms.append(gather)
@@ -172,7 +155,7 @@ def _runs(x, work, times, cost, moe):
         return where(x.bucketing == 1, curve.bytes, size) if whole else size
 
     return (run(first, "first", False), run(last, "last", True) if pipelined else None,
-            run(plain, "plain", True) if x.at_most("vpp") > 1 or (slowed and pipelined) else None)
+            run(plain, "plain", True) if x.at_most("vpp") > 1 or pipelined and (slowed or may_hold_two(x)) else None)
 
 
 class _Run(NamedTuple):
@@ -213,6 +196,18 @@ def _chunks(x, lowest, middle, highest, gap, slack, slack_hops, late=0.0):
     return _Run(candidates, plus(highest.counts, middle.counts, x.vpp - 1.0), highest.costs, None, None), slack, slack_hops, on
 
 
+def _with_other(x, last, first):
+    """DualPipe's ranks hold two stages, those at the ends the last and the first: the one's last weight gradients are followed
+    by the other's at once, when its slack is least, and one stream serves the buckets of both.
+    """
+    both = held(x) - 1.0
+    never = where(x.schedule == DUALPIPE, 0.0, -float("inf"))
+    earlier = both * first.curve.seconds
+    candidates = [Candidate(item.offset - earlier, plus(item.counts, first.counts, both)) for item in last.candidates]
+    candidates += [item._replace(offset=item.offset + never) for item in first.candidates]
+    return _Run(candidates, plus(last.counts, first.counts, both), last.costs, None, None)
+
+
 def _earlier(x, item, counts, index, gap, absent):
     return Candidate(item.offset - index * gap + absent, plus(counts, {"hop": 1.0}, -index * x.pp))
 
@@ -226,8 +221,12 @@ def _sustained(x, runs, stages, times):
         _, slack, slack_hops, on = stages[1]
         above = where(x.vpp > 1, x.vpp - 1.0, 0.0)
         gone = 0.0 if on is None else where(on, 0.0, -float("inf"))
-        result += _keeps_up(last, slow, slack + above * x.pp * times.chunk_backward_s + positive(-gone), slack_hops + above * x.pp,
-                            x.bucketing)
+        room = slack + above * x.pp * times.chunk_backward_s + positive(-gone)
+        behind = _keeps_up(last, slow, room, slack_hops + above * x.pp, x.bucketing)
+        if may_hold_two(x):  # the first stage's blocks follow
+            both, after = held(x) - 1.0, result[0]
+            behind = [Candidate(item.offset + both * after.offset, plus(item.counts, after.counts, both)) for item in behind]
+        result += behind
         if plain is not None and x.at_most("vpp") > 1:
             only = where(x.vpp > 1, 0.0, float("inf"))
             result += _keeps_up(plain, slow, slack + only, slack_hops, x.bucketing)
@@ -256,7 +255,7 @@ def _parameter_gather(x, work, times, net, shares):
 
     Units in order, each gathered before its forward: the embedding (a_e, e), the L blocks of a chunk (a, f), the head (a_h).
     Issued as the forward reaches a chunk (Megatron), every chunk of the fill waits; issued at once, stage 0 waits in its first
-    or last chunk, or the last stage for its head.
+    or last chunk, or the last stage for its head; with two stages on a rank (DualPipe) the second gathers after the first.
     """
     dense, experts = (_gather_algorithms(x, net, group) for group in (shares.dense, shares.experts))
     costs = {"gather": _pair(shares, dense, experts, x.param_bytes * work.block_params, x.param_bytes * work.block_expert_params),
@@ -264,7 +263,7 @@ def _parameter_gather(x, work, times, net, shares):
              "gather.head": Cost(((dense, x.param_bytes * work.head_params),))}
     chunks = x.pp * x.vpp
     blocks, forward, first = x.layers / chunks, times.block_forward_s, times.stages.first_forward
-    single = _single(x)
+    single, two = _single(x), held(x) - 1.0
     later = blocks - 1.0
 
     def after(offset, gathers, embedding=1.0, head=0.0, hops=0.0):
@@ -289,12 +288,18 @@ def _parameter_gather(x, work, times, net, shares):
             before, hops = first + chunk * x.pp * blocks * forward, chunk * x.pp
             found.append(after(before, chunk * blocks + 1.0, hops=hops))
             found.append(after(before + later * forward, (chunk + 1.0) * blocks, hops=hops))
-        found.append(after(first + chunks * blocks * forward, x.vpp * blocks, single, 1.0, chunks - 1.0))
+        found.append(after(first + chunks * blocks * forward, (x.vpp + two) * blocks, maximum(single, two), 1.0, chunks - 1.0))
+        if may_hold_two(x):  # the middle ranks have the least time until the forward from the other end arrives
+            half, absent = x.pp / 2.0, where(two > 0, 0.0, float("inf"))
+            found.append(after(first + (chunks - 1.0) * blocks * forward + absent, blocks + 1.0, hops=chunks - 1.0))
+            found.append(after(half * blocks * forward + absent, blocks + 1.0, 0.0, hops=half))
+            found.append(after((half * blocks + later) * forward + absent, 2.0 * blocks, 0.0, hops=half))
         return found
 
     def exposed():
-        everything = x.vpp * blocks
-        return [after(0.0, everything, head=single), after(0.0, everything, single, 1.0)]
+        everything = (x.vpp + two) * blocks
+        ends = maximum(single, two)
+        return [after(0.0, everything, head=ends), after(0.0, everything, ends, 1.0)]
 
     modes = {0: next_forward, 1: at_once, 2: exposed}
     code, codes = x.param_gather, x.codes("param_gather")
@@ -306,8 +311,8 @@ def _parameter_gather(x, work, times, net, shares):
         built = {key: items + items[:1] * (longest - len(items)) for key, items in built.items()}
         candidates = [_chosen(code, {key: items[index] for key, items in built.items()}) for index in range(longest)]
     present = where((x.zero_stage >= 1), 1.0, 0.0)
-    ends = {"gather.embedding": present, "gather.head": present * single}
-    return Term(candidates, present), ends | {"gather": x.vpp * blocks * present}, costs
+    ends = {"gather.embedding": present, "gather.head": present * maximum(single, two)}
+    return Term(candidates, present), ends | {"gather": (x.vpp + two) * blocks * present}, costs
 
 
 def _chosen(code, items):
@@ -323,14 +328,9 @@ def _sharded(x, work, times, net, shares, hop):
     HSDP (``shard_group``): gathers and scatters inside the shard group, then the shards' all-reduce across on a second stream.
     A backward pass ends with all of them (PyTorch waits in ``finalize_backward``), so every micro-batch pays.
     """
-    dense, experts = shares.dense, shares.experts
-    across = None
+    dense, experts, across = shares.dense, shares.experts, None
     if x.shard_group is not None:
-        fit, pods = x.scaleup_domain / x.tp, _pods(x)
-        across = (c.place(x.dp * x.cp / x.shard_group, fit / x.shard_group, pods),
-                  c.place(maximum(experts.n / _expert_shards(x), 1.0), x.scaleup_domain / x.ep / _expert_shards(x), pods))
-        dense = c.place(x.shard_group, fit, pods)
-        experts = c.place(minimum(_expert_shards(x), experts.n), x.scaleup_domain / x.ep, pods)
+        dense, experts, across = shard_groups(x, shares)
     lines = [_gather_algorithms(x, net, group) for group in (dense, experts)]
     root = work.embedding_params + work.head_params * _single(x)
 
@@ -353,7 +353,7 @@ def _sharded(x, work, times, net, shares, hop):
     if across is not None:
         reduce_ = [c.selected(c.all_reduce(group, net), x.algorithm, net, x.codes("algorithm")) for group in across]
         costs["s"] = _pair(shares, *reduce_, x.grad_bytes * work.block_params / x.shard_group,
-                           x.grad_bytes * work.block_expert_params / _expert_shards(x))
+                           x.grad_bytes * work.block_expert_params / expert_shards(x))
         costs["s.root"] = Cost(((reduce_[0], x.grad_bytes * root / x.shard_group),))
         served |= {"s": blocks, "s.root": 1.0}
         sustained.append(Candidate(-backward, {"s": 1.0}))
@@ -379,16 +379,12 @@ def _sharded(x, work, times, net, shares, hop):
     return Way([Term(gathers, every), Term(scatters, every)], [each], [Term(sustained)], costs)
 
 
-def _expert_shards(x):
-    return maximum(x.shard_group * x.tp / x.ep, 1.0)
-
-
 def _rare(x, work, times, net, shares, hop):
     """DiLoCo: C every H steps in L fragments under a period of H steps: end max(T + C/L, C + T/L) (arXiv:2501.18512)."""
     dense, experts = (c.selected(c.all_reduce(group, net), x.algorithm, net, x.codes("algorithm"))
                       for group in (shares.dense, shares.experts))
-    blocks, parts, every = x.layers / x.pp, x.sync_fragments, x.sync_every
-    ends = work.embedding_params + work.head_params * _single(x)
+    blocks, parts, every = held(x) * x.layers / x.pp, x.sync_fragments, x.sync_every
+    ends = work.embedding_params + work.head_params * where(held(x) == 1, _single(x), 1.0)
     cost = _pair(shares, dense, experts, x.grad_bytes * (blocks * work.block_params + ends) / parts,
                  x.grad_bytes * blocks * work.block_expert_params / parts)
     step = times.step_s  # without this reduction, at infinite link speed

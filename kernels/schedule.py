@@ -68,6 +68,15 @@ class Stages(NamedTuple):
         return self.middle + where(schedule == DUALPIPE, (self.first + self.last) / 2.0, ends)
 
 
+def held(x):
+    """Stages whose parameters a GPU holds: DualPipe's rank r has stages r and pp-1-r, so each stage lives on two ranks.
+
+    Parameters, gradients and the bytes to reduce double, and so does the group that reduces (or shards) them: the published
+    code adds the gradients of rank pp-1-r to those of rank r (deepseek-ai/DualPipe, example; as Chimera, arXiv:2107.06925).
+    """
+    return where(x.schedule == DUALPIPE, 2.0, 1.0)
+
+
 def pipeline_s(x, stages):
     """Seconds of the pipeline of one step, hops apart."""
     m, pp, vpp = x.micro_batches, x.pp, x.vpp

@@ -23,6 +23,7 @@ blocks hold 12 h^2 and nothing else, so that the first-order law is exact.
 from typing import NamedTuple
 
 from .ops import choose, is_zero, maximum, minimum, positive, where
+from .schedule import held
 
 NONE, SELECTIVE, FULL = 0, 1, 2
 """Codes of ``recompute``."""
@@ -95,7 +96,7 @@ def work(x):
         block_params=(matrices + copies) / x.tp + replicated + norms + moe * router,
         block_expert_params=routed / x.ep,
         embedding_params=vocabulary / x.tp,
-        head_params=where(x.pp > 1, vocabulary, vocabulary * (1 - x.tied_embeddings)) / x.tp,
+        head_params=where((x.pp > 1) & (held(x) == 1), vocabulary, vocabulary * (1 - x.tied_embeddings)) / x.tp,
         block_flop=block_flop,
         attention_flop=core,
         expert_flop=2 * used,

@@ -20,12 +20,13 @@ def sizes(p):
     group = shares.dense
     gpus, dp, tp, cp, pp = (number(value) for value in (x.gpus, x.dp, x.tp, x.cp, x.pp))
     batch, sequence = number(x.micro_batch), number(x.seq_len)
+    both = "2 " if schedule.held(x) > 1 else ""  # DualPipe: each stage lives on two ranks
     items = [
         Line("data-parallel replicas", x.dp, "", "2.1", "dp = N/(tp cp pp)", f"{gpus}/({tp} x {cp} x {pp})", "dp"),
         Line("micro-batches per step", x.micro_batches, "", "2.1", "m = B_g/(dp b)",
              f"{number(x.global_batch)}/({dp} x {batch})", "micro_batches"),
         Line("tokens of a rank and micro-batch", p.tokens, "", "2.1", "T = b s/cp", f"{batch} x {sequence}/{cp}"),
-        Line("ranks that reduce a gradient", group.n, "", "2.2", "n = dp cp", f"{dp} x {cp}", "n"),
+        Line("ranks that reduce a gradient", group.n, "", "2.2", f"n = {both}dp cp", f"{both and '2 x '}{dp} x {cp}", "n"),
         Line("of these in one scale-up domain", group.n_in, "", "2.2", "n_in = min(S/tp, n)",
              f"{number(x.scaleup_domain)}/{tp}", "n_in"),
         Line("domains", group.n_out, "", "2.2", "n_out = n/n_in", f"{number(group.n)}/{number(group.n_in)}", "n_out"),

@@ -83,7 +83,7 @@ def _design(rng, kind, calibrated):
         row["zero_stage"] = 1 if row["pp"] > 1 else pick([1, 2])
     elif kind in ("sharded", "hsdp"):
         row["zero_stage"] = 3
-    elif kind in ("pipeline", "interleaved", "experts", "zb-h1"):
+    elif kind in ("pipeline", "interleaved", "experts", "zb-h1", "dualpipe"):
         row["zero_stage"] = pick([0, 1])
     if kind in ("hsdp", "experts"):
         row["dp"] = pick([16, 64, 256])

@@ -79,8 +79,12 @@ FAULTS = {  # name: (module, text, fault, test that catches it)
     # data parallelism
     "the gather is free": ("reduction", "return Term(candidates, present), ends", "return Term(candidates, 0.0 * present), ends", steps("zero")),
     "ZeRO-2 reduces once": ("reduction", "every = where((x.zero_stage == 2), x.micro_batches, 1.0)", "every = 1.0", steps("zero")),
-    "experts reduce over everybody": ("reduction", "experts = c.place(maximum(x.dp * x.cp * x.tp / x.ep, 1.0)", "experts = c.place(maximum(x.dp * x.cp, 1.0)",
+    "experts reduce over everybody": ("placement", "moe = x.at_most(\"experts\") > 0\n    if not moe:", "moe = x.at_most(\"experts\") > 0\n    x = x._replace(ep=x.tp)\n    if not moe:",
                                       steps("experts")),
+    "a rank of DualPipe holds one stage": ("schedule", "return where(x.schedule == DUALPIPE, 2.0, 1.0)", "return 1.0", steps("dualpipe")),
+    "the other holder is next door": ("placement", "group.n_in * where(domain, two, 1.0)", "group.n_in * two", steps("dualpipe")),
+    "buckets of two stages side by side": ("reduction", "plus(item.counts, first.counts, both)) for item in last.candidates",
+                                           "item.counts) for item in last.candidates", steps("dualpipe")),
     "the embedding has no gradient": ("reduction", "embedding_bytes=embedding,", "embedding_bytes=0.0 * embedding,", steps("plain")),
     "one micro-batch is sharded": ("reduction", "every = x.micro_batches + x.pp - 1.0", "every = 1.0", steps("sharded")),
     "shards cross whole": ("reduction", "x.grad_bytes * work.block_params / x.shard_group", "x.grad_bytes * work.block_params", steps("hsdp")),

@@ -5,6 +5,7 @@ import pytest
 from points import DEEPSEEK_V2, DEEPSEEK_V3, GPT3, LLAMA_8B, LLAMA_70B, LLAMA_405B, point
 
 from kernels.memory import WORKSPACE, block_activation_bytes, memory
+from kernels.schedule import in_flight
 from kernels.work import work
 
 GIB = 2**30
@@ -164,6 +165,40 @@ def test_activations_in_flight():
     assert full.first.activations == pytest.approx(4 * 24 * block * 2 / 34 + block)
     _, _, selective = occupied(4, 1, **GPT3, tp=8, pp=4, seq_len=2048, micro_batch=2.0, recompute="selective")
     assert selective == few
+
+
+def test_dualpipe_holds_two_stages():
+    """DeepSeek-V3's report (arXiv:2412.19437), table 2: twice the parameters of 1F1B, PP + 1 micro-batches against PP.
+
+    Its run by hand: 16 stages, 128 replicas, ep 64, ZeRO-1, bf16 with fp32 gradients.  A rank holds 2/16 of the dense parameters
+    and 2/(16 64) of the experts, both ends at the first; the optimizer is sharded over both holders: no larger than under 1F1B.
+    """
+    run = dict(pp=16, dp=128, ep=64, gpus=2048, micro_batches=32, zero_stage=1, grad_bytes=4.0)
+    x, of, two = occupied(17, 17, **DEEPSEEK_V3, **run, schedule="dualpipe")
+    y, _, one = occupied(16, 1, **DEEPSEEK_V3, **run)
+    assert two.first == two.last
+    assert in_flight(x) == (17, 17) and in_flight(y) == (16, 1)
+    routed = 3 * 7168 * 2048 * 256 * 58
+    dense, ends = 61 * of.block_params, 2 * 129280 * 7168
+    assert of.params == pytest.approx(671.0e9, rel=1e-3) and dense + ends + routed == pytest.approx(of.params, rel=1e-6)
+    held = 2 * (dense / 16 + routed / 16 / 64) + ends
+    assert two.first.parameters == pytest.approx(2 * held, rel=1e-12) and two.first.gradients == 2 * two.first.parameters
+    middle = dense / 16 + routed / 16 / 64
+    assert one.first.parameters == pytest.approx(2 * (middle + ends / 2), rel=1e-12)
+    assert two.first.parameters == pytest.approx(2 * one.first.parameters, rel=1e-12)
+    # over 2 x 128 ranks, experts over 2 x 128/64: what 1F1B shards over half of them
+    assert two.first.optimizer == pytest.approx(one.first.optimizer, rel=1e-12)
+    _, _, alone = occupied(17, 17, **DEEPSEEK_V3, **run | dict(zero_stage=0), schedule="dualpipe")
+    assert alone.first.optimizer == pytest.approx(12 * held, rel=1e-12)
+
+
+def test_activations_of_dualpipe_as_others_count_them():
+    """deepseek-ai/profile-data, discussion 18: elements kept per layer of DeepSeek-V3 and 4,096 tokens, four layers, 17 in flight."""
+    attention = 7168 + 7168 + 1536 * 2 + 512 * 2 + 2 * 128 * 64 * 2 + (128 + 64) * 128 * 2 + 128 * 128 * 2
+    experts = 8 * 7168 + 8 * 2048 * 2 * 2 + 8 * 2048 + 7168 + 2048 * 2 * 2 + 2048
+    counted = 4096 * (attention + experts) * 4 * 17
+    x = point(**DEEPSEEK_V3, seq_len=4096)
+    assert block_activation_bytes(x, 1.0) / 2 * 4096 * 4 * 17 == pytest.approx(counted, rel=0.02)
 
 
 def test_one_stage_holds_both_ends():

@@ -38,8 +38,17 @@ class Case:
         self.algorithm = ("auto", "ring", "tree", "hierarchical", "in-network")[int(x["algorithm"])]
         self.tokens = x["micro_batch"] * x["seq_len"] / x["cp"]
         domain = x["scaleup_domain"]
-        self.dense = network.place(x["dp"] * x["cp"], domain / x["tp"], self.pods)
-        self.experts = network.place(max(x["dp"] * x["cp"] * x["tp"] / x["ep"], 1), domain / x["ep"], self.pods)
+        self.dense = self.twice(network.place(x["dp"] * x["cp"], domain / x["tp"], self.pods))
+        self.experts = self.twice(network.place(max(x["dp"] * x["cp"] * x["tp"] / x["ep"], 1), domain / x["ep"], self.pods))
+
+    def twice(self, group):
+        """DualPipe: the same again on the rank at the other end of the pipeline, in another domain and pod unless one holds all."""
+        if self.x["schedule"] != 2:
+            return group
+        if self.x["gpus"] <= self.x["scaleup_domain"]:
+            return group._replace(inside=2 * group.inside)
+        near = self.pods is not None and self.x["gpus"] <= self.x["pod_gpus"]
+        return group._replace(domains=2 * group.domains) if near else group._replace(pods=2 * group.pods)
 
     # traffic of one block, (forward, backward) seconds and whether it has the port
 
@@ -115,7 +124,8 @@ class Case:
         blocks = round(x["layers"] / (stages * chunks))
         single = stages == 1
         across, across_root, dense, experts = 0.0, 0.0, self.dense, self.experts
-        root = work["embedding_params"] + work["head_params"] * single
+        twice = 1 + (x["schedule"] == 2)
+        root = work["embedding_params"] + work["head_params"] * (single or twice == 2)
         shards = x["shard_group"]
         if x["zero_stage"] >= 3 and shards < x["dp"] * x["cp"]:
             fit = x["scaleup_domain"] / x["tp"]
@@ -125,8 +135,8 @@ class Case:
                                    for size in (work["block_params"], root))
             dense = network.place(shards, fit, self.pods)
             experts = network.place(min(routed, self.experts.ranks), x["scaleup_domain"] / x["ep"], self.pods)
-        rare = x["grad_bytes"] * (work["block_params"] * blocks * chunks + root) / x["sync_fragments"]
-        rare_routed = x["grad_bytes"] * work["block_expert_params"] * blocks * chunks / x["sync_fragments"]
+        rare = x["grad_bytes"] * (work["block_params"] * blocks * chunks * twice + root) / x["sync_fragments"]
+        rare_routed = x["grad_bytes"] * work["block_expert_params"] * blocks * chunks * twice / x["sync_fragments"]
         grads, params = x["grad_bytes"], x["param_bytes"]
         return Design(
             stages, chunks, int(x["micro_batches"]), ("1f1b", "zb-h1", "dualpipe")[int(x["schedule"])], blocks, forward, backward,

@@ -204,10 +204,10 @@ def _hop(graph, source, target, hop, stages):
     graph.wait(target, source)
 
 
-def dualpipe(forward, input_gradient, weight_gradient, micro_batches, hop=0.0, together=None):
+def dualpipe(forward, input_gradient, weight_gradient, micro_batches, hop=0.0, together=None, gather=None):
     """The graph of a DualPipe step: seconds of the three passes by stage, and of a forward of one stage and a backward of another run
-    together, ``together(stage, other)`` (None: their sum)."""
-    graph, f, b, w, ranks = Graph(), {}, {}, {}, len(forward)
+    together, ``together(stage, other)`` (None: their sum). ``gather[stage]``: what a rank's first forward of that stage waits for."""
+    graph, f, b, w, ranks, arrived = Graph(), {}, {}, {}, len(forward), {}
     whole = [d + g for d, g in zip(input_gradient, weight_gradient)]
     seconds = {"F": forward, "B": whole, "b": input_gradient, "W": weight_gradient}
     for rank in range(ranks):
@@ -218,6 +218,8 @@ def dualpipe(forward, input_gradient, weight_gradient, micro_batches, hop=0.0, t
                 both = forward[stage[one]] + whole[stage[two]] if together is None else together(stage[one], stage[two])
                 task = graph.task(both, ("gpu", rank), name=f"+ rank {rank} {keys}")
                 f[rank, *keys[0]] = b[rank, *keys[1]] = w[rank, *keys[1]] = task
+            elif kind == "F" and keys[1] == 0 and gather is not None:
+                arrived[rank, *keys], f[rank, *keys] = _gathered(graph, gather[stage[keys[0]]], ("gpu", rank), ("gather", rank), "F")
             else:
                 task = graph.task(seconds[kind][stage[keys[0]]], ("gpu", rank), name=f"{kind} rank {rank} {keys}")
                 {"F": f, "B": b, "b": b, "W": w}[kind][rank, *keys] = task
@@ -226,7 +228,7 @@ def dualpipe(forward, input_gradient, weight_gradient, micro_batches, hop=0.0, t
     for (rank, direction, k), task in f.items():
         before = rank - 1 if direction == 0 else rank + 1
         if 0 <= before < ranks:
-            _hop(graph, f[before, direction, k], task, hop, ranks)
+            _hop(graph, f[before, direction, k], arrived.get((rank, direction, k), task), hop, ranks)
     for (rank, direction, k), task in b.items():
         before = rank + 1 if direction == 0 else rank - 1
         if 0 <= before < ranks:

@@ -160,7 +160,7 @@ def _gather(d, embedding, head):
 
 
 def _dualpipe_end(d, reducing):
-    """Rank r hosts stages r and stages-1-r. Its reduction begins when its last weight gradients are done, under nothing but the last pass."""
+    """Rank r hosts stages r and stages-1-r. Their buckets leave while their last weight gradients are made, over one stream."""
     forward = [d.blocks * d.forward_s] * d.stages
     weight = [d.blocks * d.weight_s] * d.stages
     inputs = [d.blocks * (d.backward_s - d.weight_s)] * d.stages
@@ -168,23 +168,24 @@ def _dualpipe_end(d, reducing):
         forward[stage] += first
         weight[stage] += second / (1 if stage == 0 else 2)
         inputs[stage] += 0.0 if stage == 0 else second / 2
-    built = dualpipe(forward, inputs, weight, d.micro_batches, d.hop_s)
-    ends = built.graph.run()
-    end = max(ends)
-    if not reducing:
-        return end
-    late = [end]
-    for direction in (0, 1):
-        for stage in range(d.stages):
-            rank = stage if direction == 0 else d.stages - 1 - stage
-            graph = Graph()
-            done = ends[built.weight[rank, direction, d.micro_batches // 2 - 1]] - weight[stage]
-            graph.task(done, "gpu")
-            _, sent = add_reduction(graph, _last_pass(d._replace(schedule="zb-h1"), stage, 0, stage == 0, stage == d.stages - 1), d.reduce,
-                                    "gpu", "comm")
-            times = graph.run()
-            late += [times[task] for task in sent]
-    return max(late)
+    gather = None
+    if reducing and d.zero_stage >= 1 and d.gather in ("next_forward", "at_once"):
+        gather = [_gather(d, stage == 0, stage == d.stages - 1) for stage in range(d.stages)]
+    built = dualpipe(forward, inputs, weight, d.micro_batches, d.hop_s, None, gather)
+    ends = built.graph.run(_rates(d) if reducing else None)
+    late = [max(ends)]
+    for rank in range(d.stages if reducing else 0):
+        graph, passes = Graph(), []
+        for direction, stage in enumerate((rank, d.stages - 1 - rank)):
+            passes.append((ends[built.weight[rank, direction, d.micro_batches // 2 - 1]] - weight[stage], stage))
+        for begin, stage in sorted(passes):
+            slices = _last_pass(d._replace(schedule="zb-h1"), stage, 0, stage == 0, stage == d.stages - 1)
+            _, sent = add_reduction(graph, slices, d.reduce, "gpu", "comm", [graph.task(begin)])
+        late.append(max(graph.run()))
+    end = max(late)
+    if reducing and d.zero_stage >= 1 and d.gather == "exposed":
+        end += 2 * d.blocks * d.block_gather_s + d.embedding_gather_s + d.head_gather_s
+    return end
 
 
 # -- FSDP, HSDP --------------------------------------------------------------------------------------------------------
