@@ -24,7 +24,9 @@ from .stages import Stages, dtype_of
 BLOCK_POINTS = 2**20
 IN_FLIGHT = 5  # blocks being evaluated, fetched or written at one time
 BASE_BYTES = 900 * 2**20  # of a process with jax, xarray and zarr loaded, at its peak while the stages are compiled
-POINTS_PER_S, BYTES_PER_S = 8e6, 250e6  # evaluated, written: 2 cores of 2024, for the estimate of time alone
+# For the estimate of time alone, on 2 cores of 2024: points evaluated and bytes written each second, and seconds to compile one equation of
+# the model's trace (0.9 to 2 ms over the configs that come along; which features occur sets how many equations there are).
+POINTS_PER_S, BYTES_PER_S, COMPILE_S = 8e6, 250e6, 1.4e-3
 
 
 class Chunk(NamedTuple):
@@ -283,8 +285,13 @@ class Plan:
 
     @property
     def seconds(self):
-        """A rough estimate of the time on two cores."""
+        """A rough estimate of the time on two cores, compiling aside."""
         return self.points_left / POINTS_PER_S + self.bytes / BYTES_PER_S
+
+    @property
+    def compile_seconds(self):
+        """A rough estimate of the time that compiling takes, once for each process."""
+        return self.leaves["equations"] * COMPILE_S
 
     def describe(self):
         """The plan as plain values: what ``sweep plan --format json`` prints."""
@@ -299,7 +306,8 @@ class Plan:
             "bytes": self.bytes,
             "files": self.files,
             "peak_memory_bytes": self.peak_bytes,
-            "seconds_estimated": self.seconds,
+            "seconds_estimated": self.seconds + self.compile_seconds,
+            "seconds_compiling": self.compile_seconds,
         }
 
     def __str__(self):
@@ -310,7 +318,7 @@ class Plan:
             f"blocks   {self.blocks:,} of {block}, {self.files:,} files",
             f"disk     {si(self.bytes)} before compression",
             f"memory   {si(self.peak_bytes)} at the peak",
-            f"time     about {self.seconds:.0f} s on 2 cores",
+            f"time     about {self.seconds + self.compile_seconds:.0f} s on 2 cores: {self.compile_seconds:.0f} compiling, {self.seconds:.0f} evaluating",
         ]
         if self.where is not None:
             lines.insert(1, f"where    leaves {self.points_left:,} points" + ("" if self.points_left else ": nothing to compute"))

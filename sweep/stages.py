@@ -81,7 +81,9 @@ class Stages:
 
     @cached_property
     def leaves(self):
-        """Stage -> list of Leaf, from one abstract trace with every axis at length 2; ``report`` is a dict by name."""
+        """Stage -> list of Leaf, from one abstract trace with every axis at length 2; ``report`` is a dict by name.  And ``equations``, how
+        many operations the three stages have: what compiling them takes grows with that.
+        """
         import jax
 
         two = Stages(self.mesh, self.outputs, (2,) * len(self.shape), self.precision, self.stored)
@@ -92,14 +94,15 @@ class Stages:
 
         with double_precision():
             arrays = two.arrays((0,) * len(self.shape))
-            parts = jax.eval_shape(two._prepare, arrays)
-            core = jax.eval_shape(two._combine, arrays, parts)
-            report = jax.eval_shape(two._report, arrays, parts, core)
+            first, parts = jax.make_jaxpr(two._prepare, return_shape=True)(arrays)
+            second, core = jax.make_jaxpr(two._combine, return_shape=True)(arrays, parts)
+            third, report = jax.make_jaxpr(two._report, return_shape=True)(arrays, parts, core)
         return {
             "inputs": [leaf(value) for value in arrays],
             "prepare": [leaf(value) for value in parts],
             "combine": [leaf(value) for value in core],
             "report": {name: leaf(value) for name, value in report.items()},
+            "equations": sum(_equations(stage.jaxpr) for stage in (first, second, third)),
         }
 
     def _compiled(self, count):
@@ -175,6 +178,12 @@ class Stages:
                 value = jnp.where(jnp.isnan(value), quantities.MISSING, value)
             return value.astype(np.uint8)
         return value.astype(self.stored)
+
+
+def _equations(jaxpr):
+    """The operations of a trace, those within calls included."""
+    inner = [value for equation in jaxpr.eqns for value in equation.params.values() if hasattr(value, "jaxpr")]
+    return len(jaxpr.eqns) + sum(_equations(value.jaxpr) for value in inner)
 
 
 def dtype_of(name, stored="float32"):

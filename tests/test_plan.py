@@ -95,6 +95,13 @@ def test_blocks_hold_about_a_million_points_with_the_link_whole():
     assert plan.describe()["points"] == 6_880_000
 
 
+def test_the_time_counts_compiling_which_grows_with_what_the_sweep_is_about():
+    few, more = (Plan.of(toy.spec({"link_gbps": [100, 200]}, outputs)) for outputs in (["compute_time_s"], OUTPUTS))
+    assert 0 < few.compile_seconds < more.compile_seconds < 1
+    assert f"{more.compile_seconds:.0f} compiling, {more.seconds:.0f} evaluating" in str(more)
+    assert more.describe()["seconds_estimated"] == more.seconds + more.compile_seconds
+
+
 def test_bytes_count_every_array_once():
     plan = small()
     assert plan.bytes == sum(np.prod(plan.extent(v)) * v.dtype.itemsize for v in plan.variables)
