@@ -99,7 +99,7 @@ def draw_ports(ds, x=None, y=None, at=None, path=None, *, allow=None, width="col
 def draw_ranges(ds, rows="accelerator", at=None, path=None, *, allow=None, width="page", caption="below"):
     """The cheapest port and every port within 1 % of it, a row for each label of ``rows``; returns the Drawing.
 
-    Up to two further axes may vary: the shorter one of words (or the last) as strokes of a row, the other as panels.
+    Up to two further axes may vary: that of words (else the shorter) as strokes of a row, the other as panels.
     """
     best = economics.best_ports(ds, at=at, allow=allow)
     dims = best.cost_optimal_link_gbps.dims
@@ -108,16 +108,16 @@ def draw_ranges(ds, rows="accelerator", at=None, path=None, *, allow=None, width
     free = [dim for dim in dims if dim != rows and best.sizes[dim] > 1]
     if len(free) > 2:
         raise SweepError(f"economics: {', '.join(free)} still vary: a figure of ranges takes two of them. Fix one, such as --at {free[0]}={selections._show(best[free[0]].values[0])}.")
-    stroke = next((dim for dim in reversed(free) if best[dim].dtype.kind in "OUST"), None) if len(free) == 2 else (free or [None])[0]
+    stroke = min(free, key=lambda dim: (best[dim].dtype.kind not in "OUST", best.sizes[dim]), default=None)
     panel = next((dim for dim in free if dim != stroke), None)
     panels = best[panel].values[:PANELS] if panel else [None]
     strokes = best[stroke].values if stroke else [None]
     labels = [str(label) for label in best[rows].values]
-    text = f"Cheapest port (marker) and all ports within 1 % of it (bar){_of(best)}; diamonds: the port that ships. "
+    text = f"Cheapest port (marker) and all ports within 1 % of it (bar){_of(best)}{'; diamonds: the port that ships' if rows == 'accelerator' else ''}. "
     text += f"{_fixed_words(best, at)}{drawings.conventions(best)} {PRICES}"
     links = ds[economics.LINK].values.astype(float)
     with matplotlib.rc_context(drawings.STYLE):
-        height = 0.45 + 0.21 * len(labels)
+        height = 0.45 + max(0.21, 0.1 * len(strokes)) * len(labels)
         figure = drawings.new_figure(width, height, text if caption == "below" else "")
         areas = figure.subplots(1, len(panels), sharey=True, sharex=True, squeeze=False)[0]
         for area, value in zip(areas, panels):
@@ -135,6 +135,9 @@ def draw_ranges(ds, rows="accelerator", at=None, path=None, *, allow=None, width
                     area.plot([port], [place], "D", ms=7.5, mfc="none", mec=MUTED, mew=0.7, zorder=0)
             drawings.set_axis(area, "x", ds, economics.LINK, links)
             area.set_xlim(links.min() / 1.3, links.max() * 1.3)
+            if len(panels) > 3:  # room for every other port
+                ticks = area.get_xticks()[::2]
+                area.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             area.set_xlabel("port (Gb/s)")
             area.grid(axis="x", color="#e4e4e4", linewidth=0.5)
             area.set_axisbelow(True)

@@ -70,6 +70,18 @@ def test_what_cannot_run_is_left_out():
         economics.table(ds.isel(link_gbps=0))
 
 
+def test_a_token_in_dollars_and_joules():
+    """By hand: capital over its life and energy per second, over tokens per second; prices are inputs."""
+    names = ["usd_per_million_tokens", "joules_per_token", "watts_per_gpu", "fabric_usd_per_gpu", "tokens_per_s_per_gpu"]
+    case = {"model": "llama-3-70b", "accelerator": "h100", "tp": 8, "gpus": 1024, "efficiency": 0.4, "link_gbps": 400}
+    got = {name: float(value) for name, value in sweep.evaluate(**case, outputs=names).items()}
+    assert got["joules_per_token"] == pytest.approx(got["watts_per_gpu"] / got["tokens_per_s_per_gpu"])
+    per_second = (37000 + got["fabric_usd_per_gpu"]) / (4 * 365.25 * 86400) + got["watts_per_gpu"] / 1000 * 0.08 / 3600
+    assert got["usd_per_million_tokens"] == pytest.approx(per_second / got["tokens_per_s_per_gpu"] * 1e6)
+    longer = sweep.evaluate(**case, amortisation_years=8, usd_per_kwh=0, outputs=names)
+    assert float(longer.usd_per_million_tokens) == pytest.approx((37000 + got["fabric_usd_per_gpu"]) / (8 * 365.25 * 86400) / got["tokens_per_s_per_gpu"] * 1e6)
+
+
 def test_generations_and_their_ports():
     """Llama 3 70B, 8,192 tokens per eight GPUs, 1,024 GPUs: the port that a token is cheapest with is the one each
     ships with.
