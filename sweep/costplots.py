@@ -222,7 +222,7 @@ def _of(best):
 
 def _fixed_words(best, at):
     words = drawings.slice_words(best, at)
-    return f"{words}. " if words else ""
+    return f"With {words}. " if words else ""
 
 
 def _shipped(rows, label):
