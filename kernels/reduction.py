@@ -17,10 +17,12 @@ from . import collectives as c
 from .ops import choose, is_concrete, is_zero, maximum, minimum, positive, where
 from .overlap import Candidate, Cost, Curve, Term, buckets, compute_delay, contended, plus
 from .placement import expert_shards, may_hold_two, shard_groups
-from .schedule import DUALPIPE, ONE_F_ONE_B, held, slack_s
-from .sharding import fsdp_ends, fsdp_kept_ends
+from .schedule import DUALPIPE, ONE_F_ONE_B, ZB_H1, held, slack_s
+from .sharding import backward_ends, chosen
 
 BUCKETS, SHARDED, RARE = 0, 1, 2
+NEVER = 1e30
+"""Seconds early of what a point does not have, in a term that may count 0 times (infinity would be no number)."""
 
 
 class Way(NamedTuple):
@@ -290,7 +292,7 @@ def _parameter_gather(x, work, times, net, shares):
             found.append(after(before + later * forward, (chunk + 1.0) * blocks, hops=hops))
         found.append(after(first + chunks * blocks * forward, (x.vpp + two) * blocks, maximum(single, two), 1.0, chunks - 1.0))
         if may_hold_two(x):  # the middle ranks have the least time until the forward from the other end arrives
-            half, absent = x.pp / 2.0, where(two > 0, 0.0, float("inf"))
+            half, absent = x.pp / 2.0, where(two > 0, 0.0, NEVER)
             found.append(after(first + (chunks - 1.0) * blocks * forward + absent, blocks + 1.0, hops=chunks - 1.0))
             found.append(after(half * blocks * forward + absent, blocks + 1.0, 0.0, hops=half))
             found.append(after((half * blocks + later) * forward + absent, 2.0 * blocks, 0.0, hops=half))
@@ -309,24 +311,19 @@ def _parameter_gather(x, work, times, net, shares):
         built = {key: modes[key]() for key in (codes or modes)}
         longest = max(map(len, built.values()))
         built = {key: items + items[:1] * (longest - len(items)) for key, items in built.items()}
-        candidates = [_chosen(code, {key: items[index] for key, items in built.items()}) for index in range(longest)]
+        candidates = [chosen(code, {key: items[index] for key, items in built.items()}) for index in range(longest)]
     present = where((x.zero_stage >= 1), 1.0, 0.0)
     ends = {"gather.embedding": present, "gather.head": present * maximum(single, two)}
     return Term(candidates, present), ends | {"gather": (x.vpp + two) * blocks * present}, costs
-
-
-def _chosen(code, items):
-    names = sorted({name for item in items.values() for name in item.counts})
-    offset = choose(code, {key: (lambda item=item: item.offset) for key, item in items.items()})
-    return Candidate(offset, {name: choose(code, {key: (lambda item=item: item.counts.get(name, 0.0)) for key, item in items.items()})
-                              for name in names})
 
 
 def _sharded(x, work, times, net, shares, hop):
     """FSDP: unit = block, gathers and scatters on one stream; the embedding (and a head beside it) is the root unit.
 
     HSDP (``shard_group``): gathers and scatters inside the shard group, then the shards' all-reduce across on a second stream.
-    A backward pass ends with all of them (PyTorch waits in ``finalize_backward``), so every micro-batch pays.
+    A backward pass ends with all of them (PyTorch waits in ``finalize_backward``), so every micro-batch pays, and so does the
+    fill of a pipeline: m vpp + pp - 1 passes of a chunk, m + 1 (interleaved m + pp) of them with a root unit, which in a
+    pipeline is the embedding or the head.  The last stage binds: nothing of it is hidden there.
     """
     dense, experts, across = shares.dense, shares.experts, None
     if x.shard_group is not None:
@@ -339,42 +336,38 @@ def _sharded(x, work, times, net, shares, hop):
                 names[1]: Cost(((lines[0], size * root),))}
 
     costs = costs_of(x.param_bytes, ("a", "a.root")) | costs_of(x.grad_bytes, ("r", "r.root"))
-    blocks, forward, backward = x.layers / x.pp, times.block_forward_s, times.block_window_s
-    begin, rest = times.stages.first_forward, times.embedding_window_s
-    gathers = [Candidate(-begin, {"a.root": 1.0, "a": 1.0}),
-               Candidate(-begin - (blocks - 1.0) * forward, {"a.root": 1.0, "a": blocks})]
+    blocks, forward, backward = x.layers / (x.pp * x.vpp), times.block_forward_s, times.block_window_s
+    begin, rest = times.stages.first_forward * _single(x), times.embedding_window_s * _single(x)
+    every = x.micro_batches * x.vpp + x.pp - 1.0
+    more = where(x.schedule == DUALPIPE, x.pp - 1.0, where(x.vpp > 1, x.pp, 1.0))
+    rooted = where(x.pp > 1, x.micro_batches + more, x.micro_batches) / every
+    gathers = [Candidate(-begin, {"a.root": rooted, "a": 1.0}),
+               Candidate(-begin - (blocks - 1.0) * forward, {"a.root": rooted, "a": blocks})]
     if not is_zero(begin):  # the embedding's forward hides all gathers of blocks
-        gathers.append(Candidate(0.0, {"a.root": 1.0, "a": 0.0}))
+        gathers.append(Candidate(0.0, {"a.root": rooted, "a": 0.0}))
     depth = minimum(x.prefetch, blocks - 1.0)
     resharding = where(x.reshard_after_forward > 0, 1.0, 0.0)
     again = blocks - where(x.reshard_last_block > 0, 0.0, 1.0)
-    served = {"a": blocks + resharding * again, "a.root": 1.0, "r": blocks, "r.root": 1.0}
+    served = {"a": x.vpp * (blocks + resharding * again), "a.root": 1.0, "r": x.vpp * blocks, "r.root": 1.0}
     sustained = [Candidate(-forward, {"a": 1.0}), Candidate(-backward, {"a": resharding, "r": 1.0})]
     if across is not None:
         reduce_ = [c.selected(c.all_reduce(group, net), x.algorithm, net, x.codes("algorithm")) for group in across]
         costs["s"] = _pair(shares, *reduce_, x.grad_bytes * work.block_params / x.shard_group,
                            x.grad_bytes * work.block_expert_params / expert_shards(x))
         costs["s.root"] = Cost(((reduce_[0], x.grad_bytes * root / x.shard_group),))
-        served |= {"s": blocks, "s.root": 1.0}
+        served |= {"s": x.vpp * blocks, "s.root": 1.0}
         sustained.append(Candidate(-backward, {"s": 1.0}))
-    late = rest if not is_zero(rest) else None
-    ways_ = {1: lambda: fsdp_ends(blocks, backward, depth, x.reshard_last_block > 0, late, across is not None),
-             0: lambda: fsdp_kept_ends(blocks, backward, late, across is not None)}
-    if is_concrete(x.reshard_after_forward):
-        ends = ways_[int(x.reshard_after_forward)]()
-    else:
-        resharded, kept = ways_[1](), ways_[0]()
-        kept += kept[:1] * (len(resharded) - len(kept))
-        ends = [_chosen(x.reshard_after_forward, {0: no, 1: yes}) for no, yes in zip(kept, resharded)]
-    window = blocks * backward + rest
-    scatters = [item._replace(offset=item.offset - window) for item in ends]
+    share = x.micro_batches * x.vpp / every
+    scatters = backward_ends(x, times, blocks, depth, backward, rest, across is not None, share)
+    roots = ("r.root",) if across is None else ("r.root", "s.root")
+    scatters = [item._replace(counts=item.counts | {name: where(x.pp > 1, 1.0, item.counts.get(name, 0.0)) * rooted for name in roots})
+                for item in scatters]
     if not is_zero(x.overlap_slowdown):
         # what is hidden slows the compute over it, E = W + kappa' C: exact where all but the first gather and the last scatter hide
         slow, inner = x.overlap_slowdown / (1.0 + x.overlap_slowdown), blocks - 1.0
-        gathers.append(Candidate(-begin, {"a.root": 1.0, "a": 1.0 + slow * inner}))
-        hidden = {"r": slow * inner, "a": slow * resharding * inner}
-        scatters += [Candidate(0.0, {"r.root": 1.0} | hidden), Candidate(-rest, plus({"r.root": 1.0, "r": 1.0}, hidden))]
-    every = x.micro_batches + x.pp - 1.0
+        gathers.append(Candidate(-begin, {"a.root": rooted, "a": 1.0 + slow * inner}))
+        hidden = {"r": slow * inner, "a": slow * resharding * inner, "r.root": rooted}
+        scatters += [Candidate(0.0, hidden), Candidate(-rest, plus(hidden, {"r": where(x.schedule == ZB_H1, share, 1.0)}))]
     each = {name: count * x.micro_batches for name, count in served.items()}
     return Way([Term(gathers, every), Term(scatters, every)], [each], [Term(sustained)], costs)
 

@@ -10,8 +10,49 @@ and, with shards reduced across on a second stream (HSDP), each of these and one
 the first scatter or from the last gather on.  The root unit (embedding, and a head beside it) scatters last.
 """
 
-from .ops import maximum, minimum, where
+from .ops import choose, is_concrete, is_zero, maximum, minimum, where
 from .overlap import Candidate, plus
+from .schedule import ONE_F_ONE_B, ZB_H1
+
+
+def backward_ends(x, times, blocks, depth, backward, rest, across, share):
+    """How much later than its compute a sharded backward ends: candidates for each schedule and way of resharding that occurs.
+
+    With weight gradients apart (ZB-H1) gathers are under the input gradients, scatters under the weight gradients, of which
+    the fill has none: they count for the ``share`` of passes that are not fill.
+    """
+    late = rest if not is_zero(rest) else None
+    last = x.reshard_last_block > 0
+    input_s = times.block_backward_s - times.block_window_s
+
+    def late_by(ends, window):
+        return [item._replace(offset=item.offset - window) for item in ends]
+
+    def kept():
+        return late_by(fsdp_kept_ends(blocks, backward, late, across), blocks * backward + rest)
+
+    def whole():
+        return late_by(fsdp_ends(blocks, backward, depth, last, late, across), blocks * backward + rest)
+
+    def scattered():
+        return [Candidate(item.offset * share, {name: count * share for name, count in item.counts.items()}) for item in kept()]
+
+    def apart():
+        ends = [item._replace(counts={"a": item.counts["a"]}) for item in fsdp_backward(blocks, input_s, depth, last)]
+        return [Candidate(one.offset + two.offset, plus(one.counts, two.counts))
+                for one in late_by(ends, blocks * input_s) for two in scattered()]
+
+    split = where(x.schedule == ZB_H1, 2, 0)
+    code = split + where(x.reshard_after_forward > 0, 1, 0)
+    ways = {0: kept, 1: whole, 2: scattered, 3: apart}
+    if is_concrete(code):
+        return ways[int(code)]()
+    schedules, reshards = x.codes("schedule"), x.codes("reshard_after_forward")
+    codes = {2 * (schedule == ZB_H1) + int(reshard > 0) for schedule in schedules or {ONE_F_ONE_B, ZB_H1} for reshard in reshards or {0, 1}}
+    built = {key: ways[key]() for key in codes}
+    longest = max(map(len, built.values()))
+    built = {key: items + items[:1] * (longest - len(items)) for key, items in built.items()}
+    return [chosen(code, {key: items[index] for key, items in built.items()}) for index in range(longest)]
 
 
 def fsdp_backward(blocks, backward_s, depth, reshard_last):
@@ -69,6 +110,14 @@ def fsdp_kept_ends(blocks, backward_s, late_s=None, across=False):
         cases = (blocks * backward_s, 1.0, 1.0), (backward_s, 1.0, blocks), (backward_s, blocks, 1.0)
         found += [Candidate(offset, {"a": 0.0, "r": scatters, "s": shards, "s.root": 1.0}) for offset, scatters, shards in cases]
     return found
+
+
+def chosen(code, items):
+    """The candidate of the code of each point, of ``items`` by code."""
+    names = sorted({name for item in items.values() for name in item.counts})
+    offset = choose(code, {key: (lambda item=item: item.offset) for key, item in items.items()})
+    return Candidate(offset, {name: choose(code, {key: (lambda item=item: item.counts.get(name, 0.0)) for key, item in items.items()})
+                              for name in names})
 
 
 # -- plain numbers --------------------------------------------------------------------------------------------------------------

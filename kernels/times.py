@@ -15,6 +15,7 @@ class Times(NamedTuple):
     """
 
     block_forward_s: object
+    block_backward_s: object
     block_window_s: object
     head_window_s: object
     embedding_window_s: object
@@ -61,4 +62,4 @@ def times_of(x, compute, flow, free_step):
     apart = x.schedule != ONE_F_ONE_B  # the window is the last weight-gradient pass alone
     window = where(apart, compute.block_wgrad_s, backward)
     head = where(apart, compute.head_backward_s / 2.0, compute.head_backward_s)
-    return Times(forward, window, head, compute.embedding_backward_s, stages.backward / x.vpp, stages, free_step)
+    return Times(forward, backward, window, head, compute.embedding_backward_s, stages.backward / x.vpp, stages, free_step)

@@ -28,7 +28,8 @@ def designs(seed, count, calibrated=False, kind=None):
     return {name: np.array([row[name] for row in rows], dtype=float) for name in rows[0]}
 
 
-KINDS = ("plain", "pipeline", "interleaved", "experts", "sharded", "zero", "contention", "rare", "zb-h1", "dualpipe", "hsdp", "context")
+KINDS = ("plain", "pipeline", "interleaved", "experts", "sharded", "zero", "contention", "rare", "zb-h1", "dualpipe", "hsdp",
+         "context", "sharded-pipeline")
 """What a design puts its weight on; other features are drawn freely where they may occur together."""
 
 
@@ -76,12 +77,16 @@ def _design(rng, kind, calibrated):
     if kind == "interleaved":
         row.update(pp=rng.randint(2, 4), vpp=rng.randint(2, 3))
         m = row["pp"] * rng.randint(1, 3)
+    if kind == "sharded-pipeline":
+        row.update(pp=rng.randint(2, 4), schedule=pick([0, 0, code("schedule", "zb-h1")]))
+        row["vpp"] = pick([1, 2]) if row["schedule"] == 0 else 1
+        m = row["pp"] * rng.randint(1, 3) if row["vpp"] > 1 else rng.randint(1, 8)
     row["layers"] = row["pp"] * row["vpp"] * blocks
     row["micro_batches"] = m
     row["dp"] = pick([1, 2, 4, 16, 64, 96, 256])
     if kind == "zero":
         row["zero_stage"] = 1 if row["pp"] > 1 else pick([1, 2])
-    elif kind in ("sharded", "hsdp"):
+    elif kind in ("sharded", "hsdp", "sharded-pipeline"):
         row["zero_stage"] = 3
     elif kind in ("pipeline", "interleaved", "experts", "zb-h1", "dualpipe"):
         row["zero_stage"] = pick([0, 1])
@@ -103,7 +108,9 @@ def _design(rng, kind, calibrated):
     elif kind == "plain" and slow < 0.3:  # ... or the update
         row.update(seq_len=128, micro_batch=1, micro_batches=1, dp=1, cp=1, tp=1, hbm_gbytes_per_s=300, peak_tflops=2250, vocab=0)
         m = 1
-    row["shard_group"] = row["dp"] * row["cp"] if kind != "hsdp" else row["shard_group"]
+    if kind != "hsdp":
+        row["shard_group"] = pick([1, 1, 4]) if kind == "sharded-pipeline" and row["dp"] % 4 == 0 else 1
+        row["shard_group"] = row["dp"] * row["cp"] / row["shard_group"]
     if kind == "contention":
         row.update(overlap_slowdown=rng.random(), comm_slowdown=pick([0.0, rng.random()]), zero_stage=pick([0, 1] if row["pp"] > 1 else [0, 1, 2]))
     if kind == "rare":

@@ -56,7 +56,7 @@ class Case:
         x, c = self.x, self.compute
         if x["tp"] == 1:
             return 0.0, 0.0, False
-        group = network.place(x["tp"], x["scaleup_domain"])
+        group = network.place(x["tp"], x["scaleup_domain"], self.pods)
         size = self.tokens * x["hidden"] * 2
         seconds = min(network.all_reduce(group, self.net, size, name) for name in ("ring", "hierarchical"))
         gemm, chunks = c["gemm_forward_s"] / 2, int(x["tp_overlap_chunks"])
@@ -70,7 +70,7 @@ class Case:
         if x["cp"] == 1:
             return 0.0, 0.0, False
         ranks = int(x["cp"])
-        group = network.place(ranks, x["scaleup_domain"] / x["tp"])
+        group = network.place(ranks, x["scaleup_domain"] / x["tp"], self.pods)
         width = max(x["kv_heads"], x["tp"]) / x["tp"] * (x["head_dim"] + x["v_head_dim"])
         size = self.tokens * width * 2
         if x["cp_method"] == 1:
@@ -89,7 +89,7 @@ class Case:
         x, c, work = self.x, self.compute, self.work
         if x["ep"] == 1:
             return 0.0, 0.0, False
-        group = network.place(x["ep"], x["scaleup_domain"])
+        group = network.place(x["ep"], x["scaleup_domain"], self.pods)
         away = 1 - group.inside / group.ranks
         crossing = min(away, x["node_limit"] / max(x["top_k"], 1)) if x["node_limit"] else away
         elements = self.tokens * x["top_k"] * x["hidden"] / x["tp"]
@@ -192,6 +192,8 @@ BOUNDS = {
     "exact": 0.0,
     "zero bubble": 0.2,  # all stages are taken to end together; a head's hops
     "dualpipe": 0.4,  # the same; the ends of the model, hops that fill a bubble
+    "shards": 0.25,  # FSDP in a pipeline: every pass of the fill and the last stage's root count in full
+    "shards of a zero bubble": 0.4,  # the same; weight gradients of the drain too
     "port": 0.6,  # slack and DiLoCo's period count no other traffic of the port
     "hops": 0.2,  # interleaved with a head and hops longer than a chunk's forward
     "first": 0.1,  # a head that takes less than the embedding: the last stage is not the slowest
@@ -202,6 +204,8 @@ BOUNDS = {
 
 def claim(d):
     """The regime of a design, a key of BOUNDS."""
+    if d.zero_stage >= 3 and d.stages > 1 and d.sync_every == 1:
+        return "shards of a zero bubble" if d.schedule == "zb-h1" else "shards"
     if d.schedule != "1f1b":
         return "zero bubble" if d.schedule == "zb-h1" else "dualpipe"
     if d.port_s[1] and (d.stages > 1 or d.sync_every > 1):
@@ -230,10 +234,10 @@ def test_whole_steps(kind, calibrated):
         for name, value in (("step_time_s", truth.seconds), ("exposed_dp_s", truth.exposed_dp_s)):
             error = (outputs[name][k] - value) / truth.seconds
             assert -EXACT <= error <= BOUNDS[regime] + EXACT, (kind, k, regime, name, error, design._replace(reduce=None))
-    assert kind in ("zb-h1", "dualpipe") or regimes["exact"] >= 0.5 * count, regimes
+    assert kind in ("zb-h1", "dualpipe", "sharded-pipeline") or regimes["exact"] >= 0.5 * count, regimes
 
 
-@pytest.mark.parametrize("kind", ["sharded", "hsdp"])
+@pytest.mark.parametrize("kind", ["sharded", "hsdp", "sharded-pipeline"])
 @pytest.mark.parametrize("slowdown, comm_slowdown, low", [(0.1, 0.0, 0.06), (0.5, 0.0, 0.2), (0.3, 0.3, 0.2)])
 def test_contention_of_shards_is_within_its_bound(kind, slowdown, comm_slowdown, low):
     """FSDP under contention is an approximation from below."""
@@ -242,8 +246,9 @@ def test_contention_of_shards_is_within_its_bound(kind, slowdown, comm_slowdown,
     values |= {"overlap_slowdown": np.full(count, slowdown), "comm_slowdown": np.full(count, comm_slowdown)}
     outputs, cases = evaluated(values, ("step_time_s",))
     for k, case in enumerate(cases):
-        truth = step(case.design()).seconds
-        assert -low <= (outputs["step_time_s"][k] - truth) / truth <= EXACT
+        design = case.design()
+        truth = step(design).seconds
+        assert -low <= (outputs["step_time_s"][k] - truth) / truth <= BOUNDS[claim(design)] + EXACT, k
 
 
 @pytest.mark.parametrize("kind", ["plain", "experts", "context"])

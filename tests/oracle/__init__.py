@@ -7,6 +7,7 @@ event. Plain float64 Python, standard library only.
     network     seconds of one collective, phase by phase
     reduction   buckets under a backward pass, gathers, FSDP, HSDP: one GPU
     pipeline    every pass of every stage in the frameworks' order, and the hops between them
+    sharded     FSDP and HSDP units under the passes of a pipeline
     streams     chunks, rings and fragments; collectives hop by hop
     step        all of it: the whole training step
 """

@@ -133,7 +133,8 @@ def half_reduce(group, net, size, algorithm="auto"):
 def all_to_all(group, net, size, crossing=None):
     """Seconds of an all-to-all of ``size`` bytes per rank: one message to every peer, both tiers at once; ``crossing``: share that leaves the domain."""
     out = 1 - group.inside / group.ranks if crossing is None else crossing
-    slow = 1 + (net.oversubscription - 1) * (group.pods - 1) / group.pods
+    beyond = group.ranks - group.inside * group.domains  # peers of other pods, of all that are in other domains
+    slow = 1 + (net.oversubscription - 1) * beyond / max(group.ranks - group.inside, 1)
     wire = out * size * slow * (group.inside if net.one_rail else 1) / net.rate
     hops = (group.inside - 1) * net.inner_latency + (group.ranks - group.inside) * net.latency
     return hops + _message(group, net) + max((group.inside - 1) / group.ranks * size / net.inner_rate, wire)

@@ -8,6 +8,7 @@ from typing import Callable, NamedTuple
 from .engine import Graph, contention, yielding
 from .pipeline import Gather, dualpipe, pipeline
 from .reduction import add_reduction, cut_buckets, one_bucket
+from .sharded import sharded_end
 
 
 class Design(NamedTuple):
@@ -67,8 +68,11 @@ class Step(NamedTuple):
 
 def step(design):
     """The :class:`Step` of a design."""
-    simulate = _rare if design.sync_every > 1 else _sharded if design.zero_stage >= 3 else _bucketed
-    return simulate(design)
+    if design.zero_stage >= 3 and design.sync_every == 1:
+        update, quiet = _update(design), sharded_end(design, False)
+        loud = sharded_end(design, True)
+        return Step(loud + update, loud - quiet)
+    return _rare(design) if design.sync_every > 1 else _bucketed(design)
 
 
 def _update(d):
@@ -186,66 +190,6 @@ def _dualpipe_end(d, reducing):
     if reducing and d.zero_stage >= 1 and d.gather == "exposed":
         end += 2 * d.blocks * d.block_gather_s + d.embedding_gather_s + d.head_gather_s
     return end
-
-
-# -- FSDP, HSDP --------------------------------------------------------------------------------------------------------
-
-
-def _sharded(d):
-    """One stage: every micro-batch gathers each block before its forward and its backward and scatters its gradients."""
-    if d.stages > 1:
-        raise NotImplementedError("a sharded pipeline is an approximation in the kernels; simulate one stage")
-    loud, quiet = _sharded_end(d, True), _sharded_end(d, False)
-    return Step(loud + _update(d), loud - quiet)
-
-
-def _sharded_end(d, moving):
-    graph, count, task = Graph(), d.blocks, None
-
-    def send(seconds, stream, after):
-        return graph.task(seconds if moving else 0.0, stream, after)
-
-    def block(seconds, port, needed):
-        """A block's compute, then its other traffic on the port, which goes before gathers and scatters."""
-        computed = graph.task(seconds - port, "gpu", [needed])
-        return graph.task(0.0, "gpu", [graph.task(port, "port", [computed])]) if port else computed
-
-    for _ in range(d.micro_batches):
-        needed = send(d.root_gather_s, "comm", [task])
-        task = graph.task(d.embedding_s[0], "gpu", [needed])
-        for _ in range(count):
-            needed = send(d.block_gather_s, "comm", [])
-            task = block(d.forward_s, d.port_s[0], needed)
-        task = graph.task(d.head_s[0] + d.head_s[1], "gpu")
-        begin, issued = task, 0
-        gathered = [None] * count
-        for number in range(count):
-            while issued <= min(number + d.prefetch, count - 1):
-                if d.reshard_after_forward and (issued > 0 or d.reshard_last_block):
-                    gathered[issued] = send(d.block_gather_s, "comm", [begin])
-                issued += 1
-            task = block(d.backward_s, d.port_s[1], gathered[number])
-            send(d.across_s, "across", [send(d.block_scatter_s, "comm", [task])])
-        task = graph.task(d.embedding_s[1], "gpu")
-        # the end of a backward pass waits for all of them (PyTorch's finalize_backward)
-        task = send(d.root_across_s, "across", [send(d.root_scatter_s, "comm", [task])])
-    return max(graph.run(_sharded_rates(d) if moving else None))
-
-
-def _sharded_rates(d):
-    """Gathers, scatters and all-reduces slow compute and are slowed by it; other traffic on the port goes first."""
-    comm = ("comm", "across")
-    wait = yielding([(name, "port") for name in comm]) if any(d.port_s) else None
-    if not d.slowdown and not d.comm_slowdown:
-        return wait
-
-    def rates(busy):
-        computing, moving = "gpu" in busy, any(name in busy for name in comm)
-        speed = [1 / (1 + d.slowdown) if name == "gpu" and moving else 1 / (1 + d.comm_slowdown) if name in comm and computing else 1.0
-                 for name in busy]
-        return [min(pair) for pair in zip(speed, wait(busy))] if wait else speed
-
-    return rates
 
 
 # -- DiLoCo ------------------------------------------------------------------------------------------------------------
