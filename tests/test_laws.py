@@ -107,8 +107,8 @@ def test_step_lies_between_its_parts_and_their_sum(batch):
     ok = ~np.isnan(step)
     assert np.all(step[ok] >= compute[ok] * (1 - 1e-12))
     assert np.all(step[ok] >= (compute + exposed + update)[ok] * (1 - 1e-12))
-    # every stage of the fill waits for its own gather where forwards reach it: more than one GPU's communication
-    filled = (values["zero_stage"] >= 1) & (values["param_gather"] == 0) & (values["pp"] > 1)
+    # every stage of the fill waits for its own gathers where forwards reach it: more than one GPU's communication
+    filled = (values["zero_stage"] >= 1) & ((values["param_gather"] == 0) | (values["zero_stage"] >= 3)) & (values["pp"] > 1)
     free = ok & (values["sync_every"] <= 1) & ~filled
     if not np.any(values["overlap_slowdown"]):
         repeated = np.where((values["zero_stage"] == 2), values["micro_batches"], 1.0) + 0 * comm
