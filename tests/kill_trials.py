@@ -1,7 +1,9 @@
 """Runs that are killed at a chosen moment, many of them: a process without jax that forks one child for each trial.
 
-    python tests/kill_trials.py FOLDER calls          at every call that changes the store, in turn
+    python tests/kill_trials.py FOLDER calls          at every call that changes or syncs a file, in turn
+    python tests/kill_trials.py FOLDER changes        the same of a sweep of two blocks, syncs aside: they leave the same files
     python tests/kill_trials.py FOLDER moments 200    at so many random moments
+    python tests/kill_trials.py FOLDER real 10        the real model: processes of `sweep run`, so many killed at random moments
     python tests/kill_trials.py FOLDER interrupts 50  Ctrl-C at so many random moments of `sweep run`, its end among them
 
 Each trial starts from nothing, from a store to be extended, or from one to be overwritten; kills the run; sees that what is left
@@ -9,6 +11,7 @@ opens (old or new, without a warning) or is not there yet; types the same comman
 undisturbed run's.  The model is the toy one in NumPy, so that a trial takes a tenth of a second.
 """
 
+import gc
 import os
 import random
 import shutil
@@ -17,6 +20,7 @@ import sys
 import threading
 import time
 import warnings
+from functools import cache
 from pathlib import Path
 
 import google_crc32c  # noqa: F401  (imported once here, not once in each child)
@@ -26,7 +30,8 @@ import toy
 import xarray as xr
 import zarr.codecs  # noqa: F401
 
-toy.install()
+if "real" not in sys.argv[2:3]:
+    toy.install()
 
 import sweep
 from sweep import disk, evaluations, execute, inspections, plan, stages, store
@@ -89,6 +94,7 @@ SCENES = {
     "extended": (lambda path: sweep.run(spec(LESS, ("step_time_s",)), path), {"extend": True}),
     "overwritten": (lambda path: sweep.run(spec(LESS), path), {"overwrite": True}),
 }
+CHANGES = ("replace", "append", "_write_pieces", "remove")  # of disk: everything a store goes through
 
 
 def child(work):
@@ -108,21 +114,25 @@ def child(work):
 def trial(path, scene, arm):
     """One run, killed as ``arm`` says, and the same command again; True where it was killed before its end."""
     prepare, how = SCENES[scene]
-    for left in path.parent.glob("*"):
-        shutil.rmtree(left)
-    for left in path.parent.glob(".*"):
+    prepared = path.parent.parent / f"{scene}.zarr"
+    for left in (*path.parent.glob("*"), *path.parent.glob(".*")):
         shutil.rmtree(left)
     if prepare:
-        assert child(lambda: prepare(path) and 0) == 0
+        if not prepared.exists():
+            assert child(lambda: prepare(prepared) and 0) == 0
+        shutil.copytree(prepared, path)
 
     def killed_run():
         arm()
         sweep.run(spec(), path, **how)
 
+    def mended():
+        look(path, scene)
+        sweep.run(spec(), path, **how)
+        verify(path)
+
     killed = os.WIFSIGNALED(child(killed_run))
-    assert child(lambda: look(path, scene)) == 0, "what the kill left does not open"
-    assert child(lambda: sweep.run(spec(), path, **how) and 0) == 0, "the same command does not go on"
-    assert child(lambda: verify(path)) == 0, "the values differ from an undisturbed run's"
+    assert child(mended) == 0, "it does not open, does not go on, or differs from an undisturbed run"
     return killed
 
 
@@ -132,10 +142,24 @@ def look(path, scene):
         return
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ds = xr.open_zarr(store.find(path)).load()
+        ds = xr.open_zarr(store.find(path), chunks=None).load()
     assert ds.sizes["seq_len"] in ((4,) if scene == "fresh" else (2, 4)), ds.sizes
     if scene != "fresh" and ds.attrs["complete"] and ds.sizes["seq_len"] == 2:
         assert not ds.step_time_s.isnull().any()
+
+
+def warm(path):
+    """One undisturbed run in this process: what it imports and works out need not be done again in each child."""
+    sweep.run(spec(), path)
+    verify(path)
+    shutil.rmtree(path)
+    gc.freeze()  # children that collect garbage would copy every page
+    gc.disable()
+
+
+@cache
+def expected():
+    return evaluations.dataset(spec(), evaluations._in_numpy(spec().mesh, spec().outputs))
 
 
 def verify(path):
@@ -143,7 +167,7 @@ def verify(path):
     ds = store.open_store(path)
     assert ds.attrs["complete"] == 1
     assert not [fault for fault in inspections.check(path) if fault.block]
-    plain = evaluations.dataset(spec(), evaluations._in_numpy(spec().mesh, spec().outputs))
+    plain = expected()
     for name in plain.data_vars:
         want = plain[name].transpose(*ds[name].dims)
         assert ds[name].dtype == (np.float32 if want.dtype.kind == "f" else want.dtype)
@@ -153,8 +177,8 @@ def verify(path):
     assert names == [path.name], names
 
 
-def at_call(number):
-    """Kill this process before its ``number``-th call that changes a file."""
+def at_call(number, counting):
+    """Kill this process before its ``number``-th call of those functions of disk."""
 
     def arm():
         counter, lock = iter(range(1, 10**9)), threading.Lock()
@@ -168,7 +192,7 @@ def at_call(number):
 
             return call
 
-        for name in ("replace", "append", "_sync_one", "_write_pieces", "remove"):
+        for name in counting:
             setattr(disk, name, counted(getattr(disk, name)))
 
     return arm
@@ -187,16 +211,16 @@ def after(seconds):
     return arm
 
 
-def at_every_call(path, step=1):
+def at_every_call(path, counting, step=1):
     for scene in SCENES:
-        number, killed = 1, True
+        number, killed, kills = 1, True, 0
         while killed:
             try:
-                killed = trial(path, scene, at_call(number))
+                killed = trial(path, scene, at_call(number, counting))
             except AssertionError as error:
                 raise SystemExit(f"{scene}, killed at call {number}: {error}") from None
-            number += step
-        print(f"{scene}: killed at {(number - 1) // step} of {number - step} calls, every one mended", flush=True)
+            number, kills = number + step, kills + killed
+        print(f"{scene}: killed at {kills} of about {number - step} calls, every one mended", flush=True)
 
 
 def at_random_moments(path, count):
@@ -262,12 +286,56 @@ def at_interrupts(path, count):
     print(f"{count} interrupts: {codes.count(130)} exits with 130, {codes.count(0)} with 0 where all was done before, every one mended", flush=True)
 
 
+def at_moments_of_the_real_model(folder, count):
+    """`sweep run` of a packaged config in small blocks, killed again and again on one store, against an undisturbed run's."""
+    import json
+    import subprocess
+
+    from sweep.presets import read_yaml
+
+    folder.mkdir(parents=True, exist_ok=True)
+    root = Path(__file__).resolve().parents[1]
+    config = {**read_yaml(root / "configs" / "iso-line.yaml"), "store": {"block_points": 64}}
+    (folder / "real.yaml").write_text(json.dumps(config))
+
+    def start(path):
+        command = [sys.executable, "-m", "sweep.cli", "run", str(folder / "real.yaml"), "-o", str(path), "--quiet"]
+        return subprocess.Popen(command, cwd=root, stdout=subprocess.DEVNULL)
+
+    assert start(folder / "undisturbed.zarr").wait() == 0
+    path, pick, kills = folder / "a.zarr", random.Random(3), 0
+    while kills < count:
+        process, book = start(path), path / "_sweep" / "journal" / "all.jsonl"
+        lines = book.stat().st_size if book.exists() else 0
+        if kills % 3:  # else at any moment, its start and compiling among them
+            while process.poll() is None and not (book.exists() and book.stat().st_size > lines + 600):
+                time.sleep(0.01)
+        time.sleep(pick.uniform(0, 0.3 if kills % 3 else 5))
+        if process.poll() is not None:
+            shutil.rmtree(path)
+            continue
+        process.kill()
+        process.wait()
+        kills += 1
+    assert start(path).wait() == 0
+    found, wanted = (xr.open_zarr(one, chunks=None).load() for one in (path, folder / "undisturbed.zarr"))
+    xr.testing.assert_equal(found, wanted)
+    assert not inspections.check(path) or all(fault.output == "_sweep/journal" for fault in inspections.check(path))
+    print(f"real model, {wanted.sizes}: {kills} runs killed, every one mended", flush=True)
+
+
 if __name__ == "__main__":
+    if sys.argv[2] == "real":
+        sys.exit(at_moments_of_the_real_model(Path(sys.argv[1]), int(sys.argv[3])))
     without_jax()
-    place = Path(sys.argv[1]) / "a.zarr"
+    if sys.argv[2] == "changes":
+        AXES.update({"link_gbps": [100, 400], "tp": [8], "seq_len": [1024, 2048, 4096, 8192]})
+        LESS.update({**AXES, "seq_len": [1024, 8192]})
+    place = Path(sys.argv[1]) / "trials" / "a.zarr"
     place.parent.mkdir(parents=True, exist_ok=True)
-    if sys.argv[2] == "calls":
-        at_every_call(place, int(sys.argv[3]) if len(sys.argv) > 3 else 1)
+    warm(place)
+    if sys.argv[2] in ("calls", "changes"):
+        at_every_call(place, CHANGES if sys.argv[2] == "changes" else (*CHANGES, "_sync_one"), *map(int, sys.argv[3:]))
     elif sys.argv[2] == "interrupts":
         at_interrupts(place, int(sys.argv[3]))
     else:

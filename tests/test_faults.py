@@ -43,7 +43,7 @@ def same_values(path, undisturbed):
     assert not [fault for fault in inspections.check(path) if fault.block]
 
 
-@pytest.mark.parametrize("how", [("calls", os.environ.get("SWEEP_KILL_STEP", "53")), ("moments", os.environ.get("SWEEP_KILLS", "5")), ("interrupts", os.environ.get("SWEEP_KILLS", "5"))])
+@pytest.mark.parametrize("how", [("changes",), ("calls", os.environ.get("SWEEP_KILL_STEP", "97")), ("moments", os.environ.get("SWEEP_KILLS", "5")), ("interrupts", os.environ.get("SWEEP_KILLS", "5"))])
 def test_killed_runs_lose_nothing(tmp_path, how):
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE.parent), str(HERE)])}
     done = subprocess.run([sys.executable, HERE / "kill_trials.py", tmp_path / "trials", *how], capture_output=True, text=True, env=environment)
