@@ -15,7 +15,7 @@ Bytes count one direction; links are duplex.
 
 from typing import NamedTuple
 
-from .ops import ceil, clip, floor, is_concrete, log2, maximum, minimum, where
+from .ops import ceil, clip, floor, is_concrete, log2, maximum, minimum, ratio, where
 from .quantities import ALGORITHMS
 
 RING, TREE, HIERARCHICAL, IN_NETWORK = (ALGORITHMS.index(name) for name in ("ring", "tree", "hierarchical", "in-network"))
@@ -163,7 +163,8 @@ def all_to_all(group, net, crossing=None):
     out = (group.n - group.n_in) / group.n if crossing is None else crossing
     inside = (group.n_in - 1.0) / group.n
     hops = (group.n_in - 1.0) * net.inner_latency_s + (group.n - group.n_in) * net.latency_s
-    top_share = (group.n_top - 1.0) / group.n_top
+    away = (group.n - group.n_in) / group.n
+    top_share = ratio((group.n_top - 1.0) / group.n_top, away)  # of what leaves the domain
     slow = 1.0 + (net.oversubscription - 1.0) * top_share
     rails = where(net.rails_one, group.n_in, 1.0)
     return Algorithm(0, hops, where(group.n_out > 1, net.half_bytes, 0.0), inside * net.inner_s_per_byte, out * slow * rails, 0.0)

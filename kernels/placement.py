@@ -21,7 +21,7 @@ class Shares(NamedTuple):
 
 def groups(x):
     """Placement of the dense and the experts' data-parallel group, Megatron's order tp -> cp -> ep -> dp -> pp."""
-    pods = _pods(x)
+    pods = domains_of_pod(x)
     dense = _both_holders(x, c.place(x.dp * x.cp, x.scaleup_domain / x.tp, pods))
     moe = x.at_most("experts") > 0
     if not moe:
@@ -45,7 +45,7 @@ def may_hold_two(x):
     return codes is None or DUALPIPE in codes
 
 
-def _pods(x):
+def domains_of_pod(x):
     """Domains of a pod; None: every domain is a pod of its own."""
     if is_zero(x.pod_gpus):
         return None
@@ -54,7 +54,7 @@ def _pods(x):
 
 def shard_groups(x, shares):
     """HSDP: the groups that shard dense and expert parameters, and the pair of groups across which shards are reduced."""
-    fit, pods, routed = x.scaleup_domain / x.tp, _pods(x), expert_shards(x)
+    fit, pods, routed = x.scaleup_domain / x.tp, domains_of_pod(x), expert_shards(x)
     own = maximum(x.dp * x.cp * x.tp / x.ep, 1.0)
     across = (_both_holders(x, c.place(x.dp * x.cp / x.shard_group, fit / x.shard_group, pods)),
               _both_holders(x, c.place(maximum(own / routed, 1.0), x.scaleup_domain / x.ep / routed, pods)))

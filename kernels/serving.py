@@ -27,6 +27,7 @@ from . import collectives as c
 from . import compute as computing
 from . import work as working
 from .ops import exp, is_concrete, log2, maximum, minimum, ratio, where
+from .placement import domains_of_pod
 
 ACTIVATION_BYTES = 2.0  # bytes of an activation between tensor-parallel ranks
 LN2 = 0.6931471805599453
@@ -192,7 +193,7 @@ def _tensor(x, net):
     """Two all-reduces per block of the activations of every token."""
     if is_concrete(x.tp) and x.tp == 1:
         return _Exchange((), False)
-    group = c.place(x.tp, x.scaleup_domain)
+    group = c.place(x.tp, x.scaleup_domain, domains_of_pod(x))
     lines = c.selected(c.all_reduce(group, net), x.algorithm, net)
     lines = [line._replace(a=where(x.tp > 1, line.a, 0.0)) for line in lines]
     return _Exchange(((lines, x.hidden * ACTIVATION_BYTES),) * 2, group.n_out > 1)
@@ -206,7 +207,7 @@ def _experts(x, net):
     """
     if is_concrete(x.ep) and x.ep == 1:
         return _Exchange((), False)
-    group = c.place(x.ep, x.scaleup_domain)
+    group = c.place(x.ep, x.scaleup_domain, domains_of_pod(x))
     away = (group.n - group.n_in) / group.n
     crossing = where(x.node_limit > 0, minimum(away, x.node_limit / maximum(x.top_k, 1.0)), away)
     crosses = group.n_out > 1

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from . import collectives as c
 from .ops import is_concrete, maximum, minimum, positive, where
 from .overlap import Candidate, Cost, Term
+from .placement import domains_of_pod
 from .work import FULL, SELECTIVE
 
 ACTIVATION_BYTES = 2.0
@@ -76,7 +77,7 @@ def _tensor(x, work, compute, net):
     """
     if x.at_most("tp") <= 1:
         return NOTHING
-    group = c.place(x.tp, x.scaleup_domain)
+    group = c.place(x.tp, x.scaleup_domain, domains_of_pod(x))
     inside = x.at_most("tp") <= x.at_least("scaleup_domain")
     ring, hierarchical = (c.all_reduce(group, net)[code] for code in (c.RING, c.HIERARCHICAL))
     lines = c.protocols(_inside([ring, hierarchical], inside), net)
@@ -96,7 +97,7 @@ def _context(x, work, compute, net):
     """
     if x.at_most("cp") <= 1:
         return NOTHING
-    group = c.place(x.cp, x.scaleup_domain / x.tp)
+    group = c.place(x.cp, x.scaleup_domain / x.tp, domains_of_pod(x))
     inside = x.at_most("tp") * x.at_most("cp") <= x.at_least("scaleup_domain")
     crosses = group.n_out > 1
     width = maximum(x.kv_heads, x.tp) / x.tp * (x.head_dim + x.v_head_dim)
@@ -133,7 +134,7 @@ def _expert(x, work, compute, net):
     """
     if x.at_most("ep") <= 1:
         return NOTHING
-    group = c.place(x.ep, x.scaleup_domain)
+    group = c.place(x.ep, x.scaleup_domain, domains_of_pod(x))
     inside = x.at_most("ep") <= x.at_least("scaleup_domain")
     crossing = None
     if not (is_concrete(x.node_limit) and x.node_limit == 0):

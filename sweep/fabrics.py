@@ -51,7 +51,7 @@ NETWORKS = {
         1280,
         17,
         1600,
-        "two ports of 400 Gb/s per node, a storage port for every two nodes; switches and optics at the prices of 400 Gb/s in quantities.py",
+        "a pair of storage ports per node (docs.nvidia.com/dgx-superpod, H100 and B200, network fabrics), 400 Gb/s, a port of the storage for every two nodes by assumption; prices of 400 Gb/s in quantities.py",
     ),
     "in-band": Beside(
         2,
@@ -64,7 +64,7 @@ NETWORKS = {
         250,
         7,
         0,
-        "two ports of 100 Gb/s per node to different switches, on board; 3:1 is usual for such traffic; prices assumed",
+        "a pair of in-band ports per node to different switches (same page), 100 Gb/s; on board; 3:1 and prices assumed",
     ),
     "out-of-band": Beside(
         3,
@@ -77,7 +77,7 @@ NETWORKS = {
         10,
         0,
         0,
-        "service processor, BMC of the network cards and power shelf per node, and the switches themselves; copper; prices assumed",
+        "service processor per node (same page), BMC of the network cards and power shelf, and the switches themselves; copper; prices assumed",
     ),
 }
 

@@ -74,19 +74,26 @@ def about_fabric(point, x):
         there = point._replace(oversubscription=split)
         got = {key: float(value) for key, value in model.evaluate(there, (*names, "fabric_usd_per_gpu")).items()}
         rows.append((split, got["fabric_usd_per_gpu"], got["step_time_s"], got["exposed_fraction"], got["link_gbps_at_tolerance"]))
-    group = collectives.place(x.dp * x.cp, x.scaleup_domain / x.tp, x.pod_gpus / x.scaleup_domain if x.pod_gpus else None)
     yield Section(
         "A thinner top tier",
         (
-            Line("ranks that share gradients, of a domain", group.n_in, "", formula="clip(S/tp, 1, dp cp)"),
-            Line("domains of a pod", group.n_mid, "", formula="pod / S", note="below the thin tier" if x.pod_gpus else "no pod given (pod_gpus): the thin tier begins above the domain"),
-            Line("pods that the reduction crosses", group.n_top, "", formula="the rest", note="1: nothing crosses the thin tier"),
+            Table(("group", "ranks", "of a domain", "domains of a pod", "pods: above 1 it crosses the thin tier"), tuple(_groups(x))),
+            "" if x.pod_gpus else "No pod is given (pod_gpus): the thin tier begins above the domain.",
             Table(("downlinks over uplinks", "network, USD per GPU", "step, s", "exposed", "port at tolerance, Gb/s"), tuple(rows)),
             "Llama 3 ran 1:7 above pods of 3,072 accelerators (arXiv 2407.21783, section 3.3.1): of a hierarchical reduction only the share of a pod, "
             "already reduced inside, crosses it.",
         ),
         "9",
     )
+
+
+def _groups(x):
+    """Rows of a group that exchanges: its ranks by tier, placed in Megatron's order (tp, cp, ep, dp)."""
+    pod = x.pod_gpus / x.scaleup_domain if x.pod_gpus else 1.0
+    for name, ranks, inner in (("tp", x.tp, 1.0), ("cp", x.cp, x.tp), ("ep", x.ep, 1.0), ("gradients", x.dp * x.cp, x.tp)):
+        if ranks > 1:
+            group = collectives.place(ranks, x.scaleup_domain / inner, pod)
+            yield name, *(float(part) for part in group)
 
 
 def _tiers(x, built):
