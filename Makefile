@@ -1,5 +1,6 @@
 # make run     the question answered: sweep, map, answer       make test    every test
 # make bench   the engine's figures, as ratios                 make clean   removes .venv and what sweeps have stored
+# make gallery every figure of outputs/gallery again
 #
 # Needs Python 3.11 or newer and make; everything else goes into .venv. Nothing is installed again until pyproject.toml changes.
 
@@ -8,7 +9,7 @@ BIN := .venv/bin
 SWEEP := $(BIN)/sweep
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
-.PHONY: run test bench clean
+.PHONY: run test bench gallery clean
 
 run: .venv/installed
 	$(SWEEP) run configs/why-400g.yaml -o outputs/why-400g.zarr
@@ -22,6 +23,13 @@ test: .venv/installed-test
 
 bench: .venv/installed-test
 	BENCH=1 $(BIN)/python -m pytest tests/benchmarks -s
+
+gallery: .venv/installed
+	$(SWEEP) run iso-line -o outputs/iso-line.zarr --overwrite
+	$(SWEEP) map outputs/iso-line.zarr --x tokens_per_domain --y achieved_tflops --color required_link_gbps -o outputs/gallery/iso-line.png
+	$(SWEEP) run layouts -o outputs/layouts.zarr --overwrite
+	$(SWEEP) gallery outputs/layouts.zarr --interval 80 -o outputs/gallery/layouts
+	$(MAKE) -B -C outputs/gallery
 
 clean:
 	rm -rf .venv outputs/*.zarr outputs/*.png outputs/*.pdf

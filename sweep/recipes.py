@@ -82,8 +82,9 @@ def inputs_at(spec, positions):
         inputs[name] = value
     for table in presets.TABLES:  # what the preset says itself need not be said again
         for name, value in _numbers(table, inputs.get(table)).items() if table in inputs else ():
-            if not isinstance(value, dict) and inputs.get(name) == value:
-                del inputs[name]
+            value = value.get(inputs.get("dtype", quantities.INPUTS["dtype"].default)) if isinstance(value, dict) else value
+            if inputs.get(name) == value:
+                inputs.pop(name, None)
     return {name: _number(value) for name, value in inputs.items() if value is not None}
 
 

@@ -93,6 +93,12 @@ def test_tables_over_two_axes_and_groups_write_back(tmp_path, monkeypatch):
     assert sweep.Spec.load("configs/sweep.yaml").sha256 == spec.sha256
 
 
+def test_a_point_is_given_back_without_what_its_presets_say():
+    spec = sweep.Spec.load("quickstart").canonical()
+    inputs = recipes.inputs_at(json.loads(json.dumps(spec)), {"model": 1, "accelerator": 1, "tp": 3, "link_gbps": 2})
+    assert inputs == {"model": "llama-3-70b", "accelerator": "h100", "tp": 8, "link_gbps": 200, "dp": 128}
+
+
 def test_a_dataset_without_a_spec_makes_a_bundle_without_a_rerun(tmp_path):
     parts = dict(papers.paper(datasets.make(2), tmp_path))
     assert "does not carry its spec" in parts["configs"]
