@@ -126,16 +126,35 @@ def choose(code, branches, codes=None):
 def repeat(step, value, times):
     """``step`` applied ``times`` to ``value``: a loop in the program that jax compiles, not ``times`` copies of it.
 
-    ``step`` must keep the shape of what it is given from its first result on.
+    ``step`` must keep the shape of what it is given.
     """
-    value = step(value)
     if isinstance(value, _PLAIN):
-        for _ in range(times - 1):
+        for _ in range(times):
             value = step(value)
         return value
     import jax
 
-    return jax.lax.fori_loop(1, times, lambda _, one: step(one), value)
+    return jax.lax.fori_loop(0, times, lambda _, one: step(one), value)
+
+
+def smallest(function, entries):
+    """The smallest of ``function(*entry)`` over a list of tuples: in jax one copy of it, over the entries stacked in front."""
+    return _picked(minimum, "min", function, entries)
+
+
+def largest(function, entries):
+    """The largest of ``function(*entry)`` over a list of tuples: in jax one copy of it, over the entries stacked in front."""
+    return _picked(maximum, "max", function, entries)
+
+
+def _picked(pick, reduction, function, entries):
+    plain = all(isinstance(value, _PLAIN) for entry in entries for value in entry)
+    if plain or len(entries) == 1:
+        return pick(*(function(*entry) for entry in entries))
+    import jax.numpy as jnp
+
+    columns = (jnp.stack(jnp.broadcast_arrays(*column)) for column in zip(*entries))
+    return getattr(jnp, reduction)(function(*columns), axis=0)
 
 
 def divides(part, whole):

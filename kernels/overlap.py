@@ -18,7 +18,7 @@ Contention only changes offsets and counts (``contended``), pipelines and chunks
 from typing import NamedTuple
 
 from .collectives import fastest, seconds
-from .ops import ceil, clip, is_concrete, is_zero, maximum, minimum, positive, ratio, repeat, where
+from .ops import ceil, clip, is_concrete, is_zero, largest, maximum, minimum, positive, ratio, repeat, smallest, where
 
 NEWTON_STEPS = 4
 NO_LINK = 1e20
@@ -49,14 +49,9 @@ class Cost(NamedTuple):
         """The same collectives on a network without latency."""
         return Cost(tuple(([item._replace(a=0.0, b=0.0) for item in algorithms], nbytes) for algorithms, nbytes in self.parts))
 
-    def kinks(self):
-        """The u at which the tiers of a pipelined algorithm take turns as the slower one."""
-        found = []
-        for algorithms, _ in self.parts:
-            for item in algorithms:
-                if not (is_concrete(item.p) and item.p == 1) and not any(item.g is g and item.h is h for g, h in found):
-                    found.append((item.g, item.h))
-        return [ratio(g, h) for g, h in found]
+    def pipelined(self):
+        """The algorithms whose tiers take turns as the slower one, at a kink of the cost."""
+        return [item for algorithms, _ in self.parts for item in algorithms if not (is_concrete(item.p) and item.p == 1)]
 
 
 def _issued(nbytes, value):
@@ -113,13 +108,21 @@ def solve(terms, costs, target):
     def at(u):
         return exposed(terms, {name: cost.seconds(u) for name, cost in costs.items()})
 
-    u = 0.0
-    kinks = [kink for cost in costs.values() for kink in cost.kinks()]
-    for index, kink in enumerate(kinks):
-        if not any(kink is other for other in kinks[:index]):
-            u = maximum(u, where(at(kink) <= target, kink, 0.0))
-    root = repeat(lambda u: minimum(u + _step(terms, costs, target, u), NO_LINK), u, NEWTON_STEPS)
-    return where(at(0.0) <= target, where(root >= NO_LINK, float("inf"), root), -1.0)
+    attainable = at(0.0) <= target
+    kinks = _kinks(costs.values())
+    start = largest(lambda u: where(at(u) <= target, u, 0.0), kinks) if kinks else 0.0
+    root = repeat(lambda u: minimum(u + _step(terms, costs, target, u), NO_LINK), where(attainable, start, 0.0), NEWTON_STEPS)
+    return where(attainable, where(root >= NO_LINK, float("inf"), root), -1.0)
+
+
+def _kinks(costs):
+    """The u at which a tier of some algorithm becomes the slower one, each once, as tuples of one."""
+    found = []
+    for cost in costs:
+        for item in cost.pipelined():
+            if not any(item.g is g and item.h is h for g, h in found):
+                found.append((item.g, item.h))
+    return [(ratio(g, h),) for g, h in found]
 
 
 def _step(terms, costs, target, u):
@@ -127,13 +130,20 @@ def _step(terms, costs, target, u):
     tangents = {name: cost.tangent(u) for name, cost in costs.items()}
     values = {name: pair[0] for name, pair in tangents.items()}
     slopes = {name: pair[1] for name, pair in tangents.items()}
-    sums = [(-target, 0.0)]
+    lines = []
     for term in terms:
-        lines = [(candidate.at(values), total(candidate.counts, slopes)) for candidate in term.candidates]
-        if term.least:
-            lines = [_lowest(lines)]
-        sums = [(value + term.times * more, slope + term.times * incline) for value, slope in sums for more, incline in lines]
-    return minimum(float("inf"), *(ratio(positive(-value), slope, float("inf")) for value, slope in sums))
+        found = [(candidate.at(values), total(candidate.counts, slopes)) for candidate in term.candidates]
+        lines.append([(term.times * value, term.times * slope) for value, slope in ([_lowest(found)] if term.least else found)])
+    lines.sort(key=len)
+    others = [(-target, 0.0)]
+    for found in lines[:-1]:
+        others = [(value + more, slope + incline) for value, slope in others for more, incline in found]
+
+    def least(value, slope):
+        """The smallest step where the other terms together are at ``value`` and rise by ``slope``."""
+        return minimum(*(ratio(positive(-value - more), slope + incline, float("inf")) for more, incline in lines[-1]))
+
+    return smallest(least, others)
 
 
 def _lowest(lines):

@@ -88,5 +88,5 @@ class _Fixed:
     def tangent(self, u):
         return self.value, 0.0
 
-    def kinks(self):
+    def pipelined(self):
         return []
