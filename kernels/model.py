@@ -14,6 +14,7 @@ from typing import NamedTuple
 from . import fabric, quantities
 from .collectives import tiers
 from .compute import compute as compute_of
+from .elasticities import elasticities
 from .inputs import Inputs, complete, impossible, link_u, status_of
 from .memory import memory as memory_of
 from .ops import choose, maximum
@@ -32,7 +33,7 @@ __all__ = ["Core", "Inputs", "Parts", "combine", "evaluate", "model_version", "p
 model_version = "1"
 """Changes whenever the same inputs give other numbers."""
 
-ALL = tuple(quantities.OUTPUTS)
+ALL = quantities.EVERY_OUTPUT
 MONEY = {"fabric_usd_per_gpu", "usd_per_million_tokens", "watts_per_gpu", "joules_per_token"}
 """Outputs that need the network's bill."""
 
@@ -90,6 +91,8 @@ def prepare(inputs, outputs=ALL):
     u = link_u(x)
     services = {key: {name: cost.seconds(u) for name, cost in way.costs.items()} for key, way in every.items()}
     asked = required(x, shares, every, moving, hop, hop_terms, free, outputs)
+    if slopes := [name for name in outputs if name in quantities.ELASTICITIES]:
+        asked |= elasticities(inputs, slopes, lambda moved: prepare(moved, ("required_link_gbps_dp",)).asked["required_link_gbps_dp"])
     cost = fabric.cost(x) if MONEY & set(outputs) else None
     return Parts(x, work, compute, shares, moving, hop, hop_terms, every, services, free, update, memory, never, status, asked, cost)
 

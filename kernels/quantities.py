@@ -281,9 +281,19 @@ _FURTHER = (  # not of a training step: worked out only when asked for by name
 )
 
 INPUTS = {q.name: q for q in _INPUTS}
-OUTPUTS = {q.name: q for q in _OUTPUTS + _FURTHER}
+SMOOTH = (
+    "micro_batch", "seq_len", "peak_tflops", "efficiency", "gemm_efficiency", "attention_efficiency", "hbm_gbytes_per_s",
+    "memory_bytes_factor", "grad_bytes", "param_bytes", "bucket_bytes", "link_latency_us", "link_efficiency", "scaleup_gbytes_per_s",
+    "scaleup_latency_us", "oversubscription", "overlap_slowdown", "comm_slowdown",
+)  # fmt: skip
+"""Inputs of which the required port has an elasticity (kernels/elasticities.py)."""
+_SLOPES = tuple(Quantity(f"elasticity_{name}", "1", f"elasticity of the required port to: {INPUTS[name].long_name}") for name in SMOOTH)
+ELASTICITIES = tuple(q.name for q in _SLOPES)
+OUTPUTS = {q.name: q for q in _OUTPUTS + _FURTHER + _SLOPES}
 STEP_OUTPUTS = tuple(q.name for q in _OUTPUTS)
 """The outputs of a training step: what ``outputs: all`` means."""
+EVERY_OUTPUT = tuple(q.name for q in _OUTPUTS + _FURTHER)
+"""What ``sweep.evaluate`` works out where no output is named: all but elasticities."""
 
 
 def encode(quantity, word):

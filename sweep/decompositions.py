@@ -155,41 +155,20 @@ FEATURES = (
 
 # -- what would change it ----------------------------------------------------------------------------------------------
 
-SMOOTH = (
-    "micro_batch",
-    "seq_len",
-    "peak_tflops",
-    "efficiency",
-    "gemm_efficiency",
-    "attention_efficiency",
-    "hbm_gbytes_per_s",
-    "memory_bytes_factor",
-    "grad_bytes",
-    "param_bytes",
-    "bucket_bytes",
-    "link_latency_us",
-    "link_efficiency",
-    "scaleup_gbytes_per_s",
-    "scaleup_latency_us",
-    "oversubscription",
-    "overlap_slowdown",
-    "comm_slowdown",
-)
 COUNTED = ("tp", "cp", "pp", "ep", "dp", "gpus", "scaleup_domain")
-RELATIVE_STEP = 1e-5
 
 
-def levers(inputs, output=REQUIRED):
-    """The :class:`Lever` of every input that moves ``output``, the strongest first, and the names of the others."""
-    base = ask(inputs, output)
+def levers(inputs):
+    """The :class:`Lever` of every input that moves the requirement, the strongest first, and the names of the others."""
+    base = ask(inputs, REQUIRED)
+    slopes = dict(zip(quantities.SMOOTH, ask(inputs, *quantities.ELASTICITIES)))
     found, idle = [], []
-    for name in SMOOTH + COUNTED:
+    for name in quantities.SMOOTH + COUNTED:
         value = getattr(inputs, name)
         if value is None or not value or not math.isfinite(value):
             continue
-        smooth = name in SMOOTH
-        slope = _elasticity(inputs, name, value, base, output) if smooth else None
-        half, twice = (_with(inputs, name, value * times, output) for times in (0.5, 2.0))
+        half, twice = (_with(inputs, name, value * times) for times in (0.5, 2.0))
+        slope = slopes.get(name)
         moved = any(math.isfinite(v) and not math.isclose(v, base, rel_tol=1e-9) for v in (half, twice)) or (
             slope and abs(slope) > 1e-6
         )
@@ -202,26 +181,11 @@ def _strength(lever, base):
     return max(changes, default=math.inf)
 
 
-def _with(inputs, name, value, output):
+def _with(inputs, name, value):
     quantity = quantities.INPUTS[name]
     if value > quantity.high or value < quantity.low or (quantity.kind == "int" and value < 1):
         return math.nan
-    return ask(inputs._replace(**{name: value}), output)
-
-
-def _elasticity(inputs, name, value, base, output):
-    up, down = (_with(inputs, name, value * (1.0 + sign * RELATIVE_STEP), output) for sign in (1, -1))
-    if not math.isfinite(up) and not math.isnan(up) or not 0 < base < math.inf:
-        return math.nan
-    if math.isnan(up):  # at an upper bound
-        return math.log(base / down) / math.log(1.0 / (1.0 - RELATIVE_STEP))
-    if math.isnan(down):
-        return math.log(up / base) / math.log(1.0 + RELATIVE_STEP)
-    return (
-        math.log(up / down) / (math.log1p(RELATIVE_STEP) - math.log1p(-RELATIVE_STEP))
-        if up > 0 and down > 0
-        else math.nan
-    )
+    return ask(inputs._replace(**{name: value}), REQUIRED)
 
 
 CHOICES = (
@@ -236,11 +200,11 @@ CHOICES = (
 )
 
 
-def choices(inputs, output=REQUIRED):
+def choices(inputs):
     """Pairs (words, Gb/s) of other choices that people make, as far as they change the answer."""
-    base, found = ask(inputs, output), []
+    base, found = ask(inputs, REQUIRED), []
     for words, change in CHOICES:
-        value = ask(inputs._replace(**change), output)
+        value = ask(inputs._replace(**change), REQUIRED)
         if not math.isclose(value, base, rel_tol=1e-9):
             found.append((words, value))
     return found

@@ -95,7 +95,7 @@ class Spec:
             value = values.plain(value)
             if value is not None:
                 (axes if isinstance(value, (list, tuple, dict)) else fixed)[name] = value
-        content = {"axes": axes or None, "fixed": fixed, "outputs": list(outputs or quantities.OUTPUTS)}
+        content = {"axes": axes or None, "fixed": fixed, "outputs": list(outputs or quantities.EVERY_OUTPUT)}
         return cls.from_dict(content)
 
     def to_dict(self):
