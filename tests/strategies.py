@@ -29,7 +29,7 @@ def designs(seed, count, calibrated=False, kind=None):
 
 
 KINDS = ("plain", "pipeline", "interleaved", "experts", "sharded", "zero", "contention", "rare", "zb-h1", "dualpipe", "hsdp",
-         "context", "sharded-pipeline")
+         "context", "sharded-pipeline", "contended-chunks")
 """What a design puts its weight on; other features are drawn freely where they may occur together."""
 
 
@@ -77,6 +77,10 @@ def _design(rng, kind, calibrated):
     if kind == "interleaved":
         row.update(pp=rng.randint(2, 4), vpp=rng.randint(2, 3))
         m = row["pp"] * rng.randint(1, 3)
+    if kind == "contended-chunks":
+        row.update(pp=rng.randint(2, 4), overlap_slowdown=rng.random() / 2, comm_slowdown=pick([0.0, rng.random() / 2]))
+        row["vpp"], row["schedule"] = pick([(2, 0), (3, 0), (1, code("schedule", "zb-h1"))])
+        m = row["pp"] * rng.randint(1, 3)
     if kind == "sharded-pipeline":
         row.update(pp=rng.randint(2, 4), schedule=pick([0, 0, code("schedule", "zb-h1")]))
         row["vpp"] = pick([1, 2]) if row["schedule"] == 0 else 1
@@ -88,7 +92,7 @@ def _design(rng, kind, calibrated):
         row["zero_stage"] = 1 if row["pp"] > 1 else pick([1, 2])
     elif kind in ("sharded", "hsdp", "sharded-pipeline"):
         row["zero_stage"] = 3
-    elif kind in ("pipeline", "interleaved", "experts", "zb-h1", "dualpipe"):
+    elif kind in ("pipeline", "interleaved", "experts", "zb-h1", "dualpipe", "contended-chunks"):
         row["zero_stage"] = pick([0, 1])
     if kind in ("hsdp", "experts"):
         row["dp"] = pick([16, 64, 256])

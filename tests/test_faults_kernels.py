@@ -99,6 +99,9 @@ FAULTS = {  # name: (module, text, fault, test that catches it)
                                       steps("sharded-pipeline")),
     "shards cross whole": ("reduction", "x.grad_bytes * work.block_params / x.shard_group", "x.grad_bytes * work.block_params", steps("hsdp")),
     "stages do not delay each other": ("reduction", "many * every, least=True", "0.0 * many, least=True", steps("contention")),
+    "chunks do not wait for those above": ("reduction", "counts = plus(plus(item.counts, middle.counts, index - 1.0), lowest.counts)",
+                                           "counts = item.counts", steps("interleaved")),
+    "slowed chunks delay nobody": ("reduction", "many * every, least=True", "0.0 * many, least=True", steps("contended-chunks")),
     "synchronised every step": ("reduction", '{"fragment": 1.0 / every}', '{"fragment": 1.0}', steps("rare")),
     # inside a block
     "one all-reduce a block": ("traffic", "count = 2.0 - work.moe_share", "count = 1.0 - work.moe_share", lambda: whole.test_traffic_of_a_block("plain")),
