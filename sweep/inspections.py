@@ -29,9 +29,7 @@ class Fault(NamedTuple):
 
 def info(path):
     """What a store is: title, axes, outputs, progress, provenance, bytes on disk."""
-    place = store.find(path)
-    if "://" in place:
-        raise StoreError(f"{place}: info reads a store on a file system. Copy it here first.")
+    place = _here(path, "info")
     content = store.root(place)
     attrs, arrays = content["attributes"], content["consolidated_metadata"]["metadata"]
     plan = store.plan_of(place)
@@ -70,7 +68,7 @@ def check(path, repair=False):
     """The faults of a store, a list of Fault; with ``repair`` its bad blocks are declared not done.  Raises StoreError where the root
     itself cannot be read, or, to repair, where another run is writing.
     """
-    place = store.find(path)
+    place = _here(path, "check")
     if repair and not os.access(place, os.W_OK):
         raise StoreError(f"{place}: cannot be written, so nothing can be repaired. Copy it where you may write, and repair the copy.")
     with Lock(place) if repair else contextlib.nullcontext():
@@ -105,6 +103,13 @@ def unfinished(place):
     left = len(journal.read(place, plan).pending)
     every = int(plan.pending({}).sum())
     return f"{place}: {every - left:,} of {every:,} blocks stored: the rest is missing, and left out here"
+
+
+def _here(path, verb):
+    place = store.find(path)
+    if "://" in place:
+        raise StoreError(f"{place}: {verb} reads a store on a file system. Copy it here first.")
+    return place
 
 
 def _of_metadata(place, repair):

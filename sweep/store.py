@@ -9,6 +9,7 @@ that a reader sees the old structure or the new one.  A template is built beside
 """
 
 import json
+import re
 from functools import partial
 from pathlib import Path
 
@@ -29,7 +30,7 @@ from .reductions import PARTIAL
 def open_store(path):
     """The store as a lazy xarray.Dataset: labelled, with units; numeric axes in ascending order.
 
-    ``path`` is a path, a name in outputs/, or any URL that fsspec reads.
+    ``path`` is a path, a name in outputs/, or any URL that fsspec reads (http, zip, memory; s3 and others with their package).
     """
     import xarray as xr
 
@@ -41,7 +42,7 @@ def open_store(path):
     try:
         ds = xr.open_dataset(place, engine="zarr", chunks=None, consolidated=True, cache=False)
     except Exception as error:  # zarr raises many kinds for a damaged file
-        raise StoreError(f"{place}: does not open as a store ({error}). Type: sweep check {place}.") from error
+        raise _unopened(place, error) from error
     words = {name: array.astype(object) for name, array in ds.coords.items() if array.dtype.kind not in "fiub"}
     ds = ds.assign_coords({name: (array.dims, array.values, array.attrs) for name, array in words.items()})
     unsorted = [n for n in ds.dims if n in ds.coords and ds[n].dtype.kind in "fi" and np.any(np.diff(ds[n].values) < 0)]
@@ -148,6 +149,18 @@ def _remote_zone_maps(path):
         output, (least, largest) = group[name], zones[...]
         found[name] = tuple(output.metadata.dimension_names or ()), output.chunks, least, largest
     return found
+
+
+def _unopened(place, error):
+    """Why a store does not open, in a sentence that says what to type."""
+    if not _is_url(place):
+        return StoreError(f"{place}: does not open as a store ({error}). Type: sweep check {place}.")
+    if isinstance(error, ImportError):
+        named = re.search(r"[Ii]nstall (\w+)", str(error))  # fsspec names the package of each protocol: s3fs, gcsfs, adlfs, ...
+        package = "'overlap-sweep[remote]'" if place.startswith("http") or not named else f"'overlap-sweep[remote]' {named[1]}"
+        return StoreError(f"{place}: a package that reads {place.partition('://')[0]} is missing. Type: pip install {package}.")
+    said = " ".join(str(error).split()) or type(error).__name__
+    return StoreError(f"{place}: does not open as a store ({said}). Look at the address, or copy the store here.")
 
 
 def _codec(attrs):

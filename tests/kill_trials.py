@@ -288,15 +288,16 @@ def at_interrupts(path, count):
 
 def at_moments_of_the_real_model(folder, count):
     """`sweep run` of a packaged config in small blocks, killed again and again on one store, against an undisturbed run's."""
-    import json
     import subprocess
+
+    import yaml
 
     from sweep.presets import read_yaml
 
     folder.mkdir(parents=True, exist_ok=True)
     root = Path(__file__).resolve().parents[1]
     config = {**read_yaml(root / "configs" / "iso-line.yaml"), "store": {"block_points": 64}}
-    (folder / "real.yaml").write_text(json.dumps(config))
+    (folder / "real.yaml").write_text(yaml.safe_dump(config))
 
     def start(path):
         command = [sys.executable, "-m", "sweep.cli", "run", str(folder / "real.yaml"), "-o", str(path), "--quiet"]

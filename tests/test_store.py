@@ -308,12 +308,6 @@ def test_what_is_no_store_is_left_alone(tmp_path):
     assert (tmp_path / "a.zarr" / "thesis.tex").read_text() == "precious"
 
 
-def test_a_store_is_read_through_fsspec(path):
-    ds = sweep.open_store(f"file://{path}")
-    np.testing.assert_array_equal(ds.step_time_s, sweep.open_store(path).step_time_s)
-    assert ds.encoding["zones"]().keys() >= set(OUTPUTS)
-
-
 def test_the_numbers_come_from_the_model_not_from_its_comments(tmp_path, monkeypatch):
     monkeypatch.setattr(_kernels, "folder", lambda: tmp_path)
 
