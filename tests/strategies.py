@@ -52,7 +52,7 @@ def _design(rng, kind, calibrated):
         scaleup_domain=pick([1, 4, 8, 8, 72]), scaleup_gbytes_per_s=pick([150, 450, 900]), scaleup_latency_us=pick([0, 1, 3]),
         link_gbps=_log(rng, 10, 3200), link_latency_us=pick([0, 5, 20, 50]), link_efficiency=pick([1.0, 0.8]), link_half_bytes=pick([0, 0, 1e6]),
         rails=pick([0, 0, 0, 1]), algorithm=pick([0, 0, 1, 2, 3, 4]), pipeline_chunks=pick([1, 1, 4]), tree_factor=pick([1.0, 1.1]),
-        ll_bandwidth_ratio=1.0, simple_latency_ratio=1.0, oversubscription=1.0, pod_gpus=0, channels=0, tolerance=0.02,
+        ll_bandwidth_ratio=1.0, simple_latency_ratio=1.0, oversubscription=1.0, pod_gpus=0, channels=pick([0, 0, 0, 4]), tolerance=0.02,
     )
     if rng.random() < 0.2:
         row.update(ll_bandwidth_ratio=16.0, simple_latency_ratio=2.7)
