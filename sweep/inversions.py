@@ -21,7 +21,7 @@ import numpy as np
 from . import expressions
 from ._kernels import quantities
 from .axes import PAIRS
-from .errors import SpecError, did_you_mean, listed
+from .errors import SpecError, did_you_mean
 from .mesh import Axis, Input, Mesh
 from .spec import Spec
 
@@ -254,7 +254,7 @@ def _boundary(question, values, real):
     anyhow = np.where(holds & memory, index, len(values)).min(-1)
     some = first < len(values)
     word = np.select([some & ~bad.any(-1), some, anyhow < len(values), memory.any(-1)], [1, 0, 3, 2], 4)
-    take = lambda which, known: np.where(known, values[np.clip(which, 0, len(values) - 1)], np.nan)  # noqa: E731
+    take = lambda which, known: np.where(known, values[np.clip(which, 0, len(values) - 1)], np.nan)
     value, further = take(first, some), take(before, some & (before >= 0))
     if real:
         value, further = _halved(question, value, further)
@@ -275,7 +275,7 @@ def _halved(question, value, further):
 
 def _whole(mesh, name, upto):
     """The whole numbers tried, ascending: as far as makes sense, in the steps at which runs exist."""
-    number = lambda other, default=1.0: mesh.inputs[other].values if other in mesh.inputs else default  # noqa: E731
+    number = lambda other, default=1.0: mesh.inputs[other].values if other in mesh.inputs else default
     ranks = [number(one) for one in ("tp", "cp", "pp")]
     least = int(max(1, quantities.INPUTS[name].low))
     step = {"gpus": ranks, "seq_len": ranks[1:2], "global_batch": [number("dp"), number("micro_batch")]}.get(name, [])
