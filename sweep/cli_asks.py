@@ -16,14 +16,14 @@ from .errors import StoreError
 @click.option("--top", type=click.IntRange(1), default=1, show_default=True, help="How many of the best.")
 @click.option("--over", metavar="AXES", help="Axes that --best searches; one answer for each combination of the others.")
 @click.option("--pareto", metavar="NAMES", help="Points that none beats in all of NAMES.")
-@click.option("--crossover", metavar="NAME=VALUE", help="Where NAME crosses VALUE, with --along.")
+@click.option("--crossover", metavar="NAME=VALUE", help="Where NAME crosses VALUE, a number or another quantity, with --along.")
 @click.option("--along", metavar="AXIS", help="The axis of --crossover.")
-@click.option("--sensitivity", metavar="NAME", help="How much each axis moves NAME.")
+@click.option("--sensitivity", metavar="NAME", help="How much each axis moves NAME: shares of its variance, elasticity.")
 @click.option("--group-by", metavar="NAMES", help="Groups to count, or to search with --best and --pareto.")
 @click.option("--count", is_flag=True, help="How many points match.")
 @click.option("--columns", metavar="NAMES", help="Names to show.")
 @click.option("--limit", type=click.IntRange(0), default=100, show_default=True, help="Rows at most; 0: all.")
-@click.option("--interval", type=int, metavar="PERCENT", help="Beside step times, the ends that so many measured runs lie between.")
+@click.option("--interval", type=int, metavar="PERCENT", help="Beside step times, the ends that so many measured runs lie between; such as 80.")
 @allow_option
 @table_format("parquet")
 def query(store, at, allow, limit, format, **asked):
@@ -58,12 +58,12 @@ def query(store, at, allow, limit, format, **asked):
 @allow_option
 @click.option("-o", "--output", required=True, metavar="FILE", help="A .pdf, .svg or .png.")
 def draw_map(store, x, y, color, at, output, **options):
-    """A map: two axes, a third quantity as filled contours.
+    """A map: two axes, a third quantity as filled contours (cells, where an axis has words).
 
     \b
     Example:
       sweep map iso-line --x tokens_per_domain --y achieved_tflops --color required_link_gbps -o map.png
-      sweep map quickstart --x link_gbps --y dp --color exposed_fraction -o exposed.pdf
+      sweep map quickstart --x link_gbps --y tp --color exposed_fraction --at model=llama-3-70b --at accelerator=h100 -o exposed.pdf
     """
     from . import maps, selections
 
@@ -77,10 +77,11 @@ def draw_map(store, x, y, color, at, output, **options):
 @at_option
 @allow_option
 @click.option("--caption", type=click.Choice(["below", "none"]), default="below", show_default=True, help="Drawn below, or left out.")
+@click.option("--width", type=click.Choice(["column", "page"]), help="Of one or two columns of a paper (default: as each figure needs).")
 @click.option("--interval", type=int, metavar="PERCENT", help="Around lines of step time and its like, the band that so many measured runs lie in.")
 @click.option("-o", "--output", default="outputs/figures", show_default=True, metavar="FOLDER", help="Where they go.")
 @table_format()
-def gallery(store, at, allow, caption, interval, output, format):
+def gallery(store, at, allow, caption, interval, width, output, format):
     """Every figure that a store can fill, as PNG and PDF with their captions.
 
     \b
@@ -91,7 +92,7 @@ def gallery(store, at, allow, caption, interval, output, format):
     """
     from . import galleries, selections, tables
 
-    drawn = galleries.gallery(opened(store), output, selections.parse_at(at), allow, caption, interval)
+    drawn = galleries.gallery(opened(store), output, selections.parse_at(at), allow, caption, interval, width)
     click.echo(tables.render([{"figure": name, "drawn": found} for name, found in drawn], format))
 
 

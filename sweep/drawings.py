@@ -23,6 +23,7 @@ from .errors import SweepError
 from .palettes import BANDS, INK, MUTED, PORTS  # noqa: F401  for the drawing modules
 
 WIDTHS = {"column": 3.35, "page": 7.0}  # inches
+TALLEST = 3.1  # inches of a panel
 FORMATS = ("pdf", "svg", "png")
 COUNTED = ("", "1", "byte", "sequences")  # units of what comes in powers of two
 SHAPE = ("tp", "cp", "pp", "ep", "zero_stage", "micro_batch", "seq_len")
@@ -121,6 +122,11 @@ def inches_of(width):
     if not isinstance(inches, (int, float)) or not 1 <= inches <= 40:
         raise SweepError(f"width: {width!r} is neither {' nor '.join(WIDTHS)} nor a number of inches.")
     return inches
+
+
+def height_of(width, share, columns=1):
+    """Inches of height of a panel that is ``share`` as high as wide, among ``columns`` of them; a wide figure stays low."""
+    return min(share * inches_of(width) / columns, TALLEST)
 
 
 def scale_of(values):

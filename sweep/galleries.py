@@ -19,10 +19,11 @@ COLORS = ("required_link_gbps", "link_gbps_at_tolerance", "exposed_fraction", "m
 FORMATS = ("png", "pdf")
 
 
-def gallery(ds, folder, at=None, allow=None, caption="below", interval=None):
+def gallery(ds, folder, at=None, allow=None, caption="below", interval=None, width=None):
     """Draw what ``ds`` can fill into ``folder``; returns ``(name, path or reason)`` of each figure.
 
     ``interval``: per cent of measured runs that a band around each line holds (see intervals.py), where the line has one.
+    ``width``: ``column`` or ``page``, in place of each figure's own.
 
     Each is written as PNG and PDF; ``captions.txt`` holds the captions.
     """
@@ -32,7 +33,7 @@ def gallery(ds, folder, at=None, allow=None, caption="below", interval=None):
     except OSError as problem:
         raise SweepError(f"{folder}: cannot be made ({problem.strerror}). Choose another folder.") from None
     results, captions = [], []
-    for name, drawing in drawings_of(ds, at, allow, caption, interval):
+    for name, drawing in drawings_of(ds, at, allow, caption, interval, width):
         if isinstance(drawing, str):
             results.append((name, drawing))
             continue
@@ -44,10 +45,11 @@ def gallery(ds, folder, at=None, allow=None, caption="below", interval=None):
     return results
 
 
-def drawings_of(ds, at=None, allow=None, caption="below", interval=None):
+def drawings_of(ds, at=None, allow=None, caption="below", interval=None, width=None):
     """``(name, Drawing)`` of every figure, or ``(name, reason)`` where the dataset cannot fill it."""
     view = selections.select(ds, at)
-    options = {"allow": allow, "caption": caption}
+    plain = {"caption": caption} | ({"width": width} if width else {})
+    options = {"allow": allow, "caption": caption} | ({"width": width} if width else {})
     numeric = [str(dim) for dim in view.dims if dim in view.coords and view[dim].dtype.kind in "fiu" and view.sizes[dim] > 1]
     worded = [str(dim) for dim in view.dims if dim in view.coords and view[dim].dtype.kind in "OUST"]
     along = [name for name in ("link_gbps", "gpus", "dp", *numeric) if name in numeric]
@@ -122,7 +124,7 @@ def drawings_of(ds, at=None, allow=None, caption="below", interval=None):
 
     def busbw():
         if "size_bytes" in view.dims and "busbw_gbytes_per_s" in view:
-            return lineplots.draw_busbw(view, lines=next((dim for dim in few if dim != "size_bytes"), None), caption=caption)
+            return lineplots.draw_busbw(view, lines=next((dim for dim in few if dim != "size_bytes"), None), **plain)
         inputs = inputs_of(view, {**usual_slice(view, list(view.dims), allow), **(at or {})})
         if inputs is None:
             raise SweepError("needs an axis size_bytes, or the spec that a store carries")
@@ -133,7 +135,7 @@ def drawings_of(ds, at=None, allow=None, caption="below", interval=None):
             raise SweepError("needs more than one data-parallel rank")
         x = points.Point.of(**inputs).x
         said = f"All-reduce over {found.attrs['ranks']} data-parallel ranks, {inputs.get('accelerator', 'accelerators')} with a port of {x.link_gbps * 8e-9:g} Gb/s. "
-        return lineplots.draw_busbw(found, lines="algorithm", said=said, caption=caption)
+        return lineplots.draw_busbw(found, lines="algorithm", said=said, **plain)
 
     def timeline():
         inputs = inputs_of(view, {**usual_slice(view, list(view.dims), allow), **(at or {})})

@@ -71,7 +71,7 @@ def draw_distribution(ds, x, y, at=None, path=None, *, allow=None, width="column
     text = f"{_name(view, y, True)} of {int(np.isfinite(values).sum()):,} strategies over {_name(view, x)}: range, middle half, median, best. "
     text += _context(view, at)
     with matplotlib.rc_context(drawings.STYLE):
-        figure = drawings.new_figure(width, 0.68 * drawings.inches_of(width), text if caption == "below" else "")
+        figure = drawings.new_figure(width, drawings.height_of(width, 0.68), text if caption == "below" else "")
         axes = figure.subplots()
         axes.fill_between(places, low, high, facecolor="#dfe7ef", edgecolor="#a9c1d9", linewidth=0.4, label="all")
         axes.fill_between(places, q1, q3, color="#a9c1d9", linewidth=0, label="middle half")
@@ -93,7 +93,7 @@ def draw_busbw(ds, at=None, path=None, *, size="size_bytes", y="busbw_gbytes_per
     text = f"Bus bandwidth as nccl-tests counts it: what a ring would carry on each link. {said}"
     text += "Points: measured. " if measured else ""
     with matplotlib.rc_context(drawings.STYLE):
-        figure = drawings.new_figure(width, 0.68 * drawings.inches_of(width), text if caption == "below" else "")
+        figure = drawings.new_figure(width, drawings.height_of(width, 0.68), text if caption == "below" else "")
         axes = figure.subplots()
         points = _values(view, size, measured, lines, (), None, None)[1] if measured else None
         for index, (key, row) in enumerate(zip(keys, values)):
@@ -142,7 +142,7 @@ def _drawing(view, kind, x, y, lines, keys, values, spread, at, path, knee, widt
     text += said + _context(view, at)
     places = view[x].values.astype(float)
     with matplotlib.rc_context(drawings.STYLE):
-        figure = drawings.new_figure(width, 0.68 * drawings.inches_of(width), text if caption == "below" else "")
+        figure = drawings.new_figure(width, drawings.height_of(width, 0.68), text if caption == "below" else "")
         axes = figure.subplots()
         for index, (key, row) in enumerate(zip(keys, values)):
             color, dash, marker = LINES[index]

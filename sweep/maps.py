@@ -55,8 +55,10 @@ def draw_map(ds, x, y, color, at=None, path=None, *, dashed="auto", marks="auto"
     with matplotlib.rc_context(drawings.STYLE):
         columns = min(len(panels), 3 if width == "page" else 2)
         rows = -(-len(panels) // columns)
-        height = rows * (0.78 * drawings.inches_of(width) / columns + (0.2 if facet else 0.0))
+        height = rows * (drawings.height_of(width, 0.78, columns) + (0.2 if facet else 0.0))
         figure = drawings.new_figure(width, height, text if caption == "below" else "")
+        if columns > 1:
+            figure.get_layout_engine().set(wspace=0.07)  # the last tick of a panel beside the first of the next
         axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True)
         for spare in axes.flat[len(panels) :]:
             spare.set_visible(False)

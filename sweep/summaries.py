@@ -3,7 +3,7 @@
 import json
 import math
 
-from . import tables
+from . import recipes, tables
 from ._kernels import quantities
 
 
@@ -22,6 +22,7 @@ def summary(ds):
         "constants": [_constant(name, value, spec) for name, value in spec.get("fixed", {}).items()],
         "defaults": {name: q.default for name, q in quantities.INPUTS.items() if name not in {*spec.get("fixed", {}), *moving} and q.default is not None},
         "outputs": [_output(name, array) for name, array in ds.data_vars.items()],
+        "sources": [{"preset": f"{table} {name}", "source": source or "not a preset here"} for table, name, source in _sources(spec)],
         "where": spec.get("where"),
         "allow": spec.get("allow", []),
         "precision": ds.attrs.get("precision", ""),
@@ -48,7 +49,7 @@ def text(told):
     tail += [f"allow {', '.join(told['allow'])}"] if told["allow"] else []
     tail += [f"model {told['model_version']} ({told['model_sha256'][:12]}), spec {told['spec_sha256'][:12]}, {told['precision']}"]
     tail += [f"created {told['created']} on {told['device']}", told["versions"]]
-    parts = [tables.render(told[key]) for key in ("axes", "constants", "outputs") if told[key]]
+    parts = [tables.render(told[key]) for key in ("axes", "constants", "sources", "outputs") if told[key]]
     return "\n".join([*head, "\n\n".join(parts), "", *tail])
 
 
@@ -71,6 +72,11 @@ def _constant(name, value, spec):
         "constant": name, "value": value, "unit": quantity.unit if quantity else "",
         "what": quantity.long_name if quantity else "", "from": origin[-1] if origin else "the config",
     }  # fmt: skip
+
+
+def _sources(spec):
+    """Where the presets that a spec names have their numbers from; nothing for a dataset that carries no spec."""
+    return recipes.sources(spec) if spec else []
 
 
 def _gives(table, preset, name):

@@ -57,3 +57,10 @@ def test_a_gallery_draws_them(ds):
     drawn = dict(galleries.drawings_of(ds, interval=80))
     assert set(drawn["busbw"].data.algorithm.values) >= {"auto", "ring", "tree"} and "a port of 400 Gb/s" in drawn["busbw"].caption
     assert "mfu_max" in drawn["lines"].data
+
+
+def test_a_figure_over_two_columns_stays_low(ds):
+    narrow, wide = (lineplots.draw_lines(ds, "link_gbps", "mfu", "accelerator", over=("tp",), width=width, caption="none").figure for width in ("column", "page"))
+    assert tuple(wide.get_size_inches()) == (7.0, 3.1) and narrow.get_size_inches()[0] == 3.35
+    drawn = dict(galleries.drawings_of(ds, width="page"))
+    assert {figure.figure.get_size_inches()[0] for figure in drawn.values() if not isinstance(figure, str)} == {7.0}

@@ -158,6 +158,15 @@ def test_plan_run_info(sweep, workplace):
     assert told["complete"] and told["defaults"]["tolerance"] == 0.02
 
 
+def test_info_says_where_presets_have_their_numbers_from():
+    from sweep import evaluate, presets, summaries
+
+    ds = evaluate(["required_link_gbps"], model="llama-3-8b", accelerator=["a100", "h100"], dp=64)
+    said = {row["preset"]: row["source"] for row in summaries.summary(ds)["sources"]}
+    assert said == {f"{table} {name}": presets.find(table, name).source for table, name in (("model", "llama-3-8b"), ("accelerator", "a100"), ("accelerator", "h100"))}
+    assert presets.find("accelerator", "h100").source in summaries.text(summaries.summary(ds))
+
+
 def test_check_finds_a_flipped_byte_and_repair_lets_run_go_on(sweep, workplace):
     sweep("run", "small", "--quiet")
     assert sweep("check", "small")[:2] == (0, "whole: every block is as its journal says\n")
