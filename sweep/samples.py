@@ -22,7 +22,7 @@ from .errors import SpecError, did_you_mean, listed
 
 METHODS = ("sobol", "latin-hypercube")
 KEYS = ("method", "size", "seed", "of")
-MOST = 100_000  # points: their values stand in the store's attributes; larger designs are products of a sample and axes
+MOST = 100_000  # points: the values of all columns stand in the store's attributes (3 MB, 2 s to make and read); beyond, a product with axes
 AXIS = "sample"
 
 
@@ -39,7 +39,8 @@ def check(rule, at):
         raise SpecError(f"{at('sample', 'method')}: {method!r} is no method. Write {listed(METHODS)}.")
     for key, number, least in (("size", size, 1), ("seed", seed, 0)):
         if isinstance(number, bool) or not isinstance(number, int) or not least <= number <= (MOST if key == "size" else 2**32):
-            raise SpecError(f"{at('sample', key)}: {number!r} is not a whole number from {least} to {MOST if key == 'size' else 2**32}.")
+            more = " For more points put axes beside the sample." if key == "size" and isinstance(number, int) and number > MOST else ""
+            raise SpecError(f"{at('sample', key)}: {number!r} is not a whole number from {least} to {MOST if key == 'size' else 2**32}.{more}")
     if not isinstance(ranges, dict) or not ranges:
         raise SpecError(f"{at('sample', 'of')}: names no quantity. Write such as link_gbps: {{geomspace: [25, 3200]}} below of:.")
     design = unit_points(method, len(ranges), size, seed)

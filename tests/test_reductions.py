@@ -153,6 +153,41 @@ def test_parts_and_resume_give_the_same(tmp_path, monkeypatch):
     assert sweep.run(made, tmp_path / "a.zarr").blocks == 0
 
 
+@pytest.mark.parametrize("real", [False, True])
+def test_a_reduction_is_what_reducing_the_stored_sweep_gives(tmp_path, monkeypatch, real):
+    """Best, top, count and histogram to the last bit, quantiles within their bound."""
+    over, axes, common = ["tp", "seq_len"], AXES, {"where": "tp * seq_len < 300000", "allow": ["memory"], "store": {"block_points": 60}}
+    if real:
+        monkeypatch.undo()
+        axes = {"link_gbps": [50, 100, 400], "tp": [1, 2, 4, 8], "seq_len": [2048, 4096, 8192], "dp": [16, 64, 256]}
+        common["fixed"] = {"model": "llama-3-8b", "accelerator": "h100", "efficiency": 0.4}
+    make = sweep.Spec.from_dict if real else lambda content: toy.spec(content.pop("axes"), content.pop("outputs", ()), **content)
+    sweep.run(make({"axes": axes, "outputs": ["step_time_s", "mfu"], **common}), tmp_path / "a.zarr")
+    rule = {"minimize": "step_time_s", "over": over, "top": 3, "count": "mfu", "histogram": "step_time_s", "quantiles": [0.25, 0.5, 0.9]}
+    sweep.run(make({"axes": axes, "reduce": rule, **common}), tmp_path / "b.zarr")
+    stored, reduced = sweep.open_store(tmp_path / "a.zarr").load(), sweep.open_store(tmp_path / "b.zarr").load()
+    keep = [dim for dim in axes if dim not in over]
+    answer = sweep.query(stored, best="min:step_time_s", over=over, top=3, limit=None)
+    for row in answer.dropna(subset="step_time_s").itertuples():
+        cell = reduced.sel({dim: getattr(row, dim) for dim in keep} | {"rank": row.rank})
+        assert np.float32(row.step_time_s) == cell.best_step_time_s
+        for dim in over:
+            assert stored[dim].values[int(cell[f"best_step_time_s_{dim}"])] == getattr(row, dim)
+    assert int((~np.isnan(reduced.best_step_time_s)).sum()) == answer.step_time_s.notna().sum() > 9
+    reasons = [0, _kernels.quantities.REASONS.index("memory")]
+    valid = xr.broadcast(stored.step_time_s.where(stored.status.isin(reasons)), stored.mfu)[0].transpose(*keep, *over).values
+    rows = valid.reshape(-1, math.prod(valid.shape[len(keep) :]))
+    for values, count, bins, quantiles in zip(
+        rows, reduced.count_mfu.transpose(*keep).values.ravel(), reduced.histogram_step_time_s.transpose(*keep, "bin").values.reshape(len(rows), -1),
+        reduced.quantile_step_time_s.transpose(*keep, "quantile").values.reshape(len(rows), -1),
+    ):  # fmt: skip
+        values = np.sort(values[~np.isnan(values)])
+        assert count == len(values)
+        np.testing.assert_array_equal(bins, np.bincount(reductions.bins_of(values), minlength=reductions.BINS))
+        for fraction, found in zip((0.25, 0.5, 0.9), quantiles):
+            assert abs(found / values[math.ceil(fraction * len(values)) - 1] - 1) <= reductions.QUANTILE_ERROR * 1.001
+
+
 @pytest.mark.parametrize(
     "rule, hint",
     [
