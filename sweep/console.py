@@ -31,6 +31,11 @@ class Verbs(click.Group):
     def list_commands(self, ctx):
         return list(self.commands)
 
+    def format_commands(self, ctx, formatter):
+        """The first sentence of each verb, whole: click would cut it at the line's end."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, verb.get_short_help_str(200)) for name, verb in self.commands.items()])
+
     def resolve_command(self, ctx, args):
         if args and args[0] not in self.commands and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], self.commands, 2, 0.5)

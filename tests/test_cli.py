@@ -68,6 +68,7 @@ def test_examples_are_written_as_they_are_parsed(verb):
 def test_help_and_version(sweep):
     code, out, _ = sweep("--help")
     assert code == 0 and all(verb in out for verb in cli.cli.commands) and "Completion" in out
+    assert "..." not in out.split("Commands:")[1]  # each verb's sentence is whole
     assert re.fullmatch(r"sweep \d+\.\d+\.\d+\n", sweep("--version")[1])
 
 
