@@ -1,7 +1,7 @@
 """Which coefficients are calibrated, between which bounds, and on what: three separate sets.
 
-    accelerator   GEMM efficiency e_0 and F_half by dtype: e_0 from the best published matmul, which it may not exceed; F_half, which
-                  nobody publishes, from 140 us lost per multiplication, chosen by hand with fit and test rows in view
+    accelerator   GEMM efficiency e_0 and F_half by dtype: e_0 from the best published matmul, which it may not exceed; F_half from
+                  12 us lost per multiplication, the small products of a published table (source in accelerators.yaml)
     fabric        latency and delivered share of each tier: from nccl-tests curves (curves.py), never from training runs
     stack         what belongs to kernels and framework: fitted on training rows with split = fit, within bounds that physics sets
 
@@ -35,32 +35,47 @@ def _stack(attention, bytes_factor, host, logits, *more, kappa=0.25, host_high=8
     )
 
 
-_SYNCHRONOUS = Coefficient("gemm_half_flop", 8e10, 4e10, 4e11, 0.7)  # synchronous launches: latency in every kernel
-_LAUNCH = Coefficient("gemm_half_flop", 3.6e10, 1e10, 1e11, 0.7)  # gaps between kernels, more of them in eager code
+def _gaps(peak_tflops, us=60.0, low=12.0, high=400.0):
+    """Time lost per multiplication as FLOP at the 16-bit peak: the kernel's own 12 us and, in eager code, gaps between launches."""
+    return Coefficient("gemm_half_flop", *(0.8e6 * peak_tflops * t for t in (us, low, high)), 0.7)
+
+
+_SYNCHRONOUS = _gaps(312, 320, 160, 1600)  # synchronous launches: latency in every kernel
+# cuBLAS of early 2021: 0.82 is what later releases reach on the same accelerator
+_EARLY = Coefficient("gemm_efficiency", 0.78, 0.65, 0.82, 0.1)
 # a collective inside a step waits for its launch and for the slowest rank, which nccl-tests' loop does not
 _RANK_WAIT = Coefficient("scaleup_latency_us", 2.0, 1.0, 6.0, 0.7)
+# that node's own table of multiplications: 0.49 of peak where they are large, 0.65 at best (configs/system/b200_bf16_ceperm.json)
+_SIMUMAX = Coefficient("gemm_efficiency", 0.49, 0.44, 0.65, 0.1)
 EXPOSED = (1, 2, 4, 8)
 """Values of tp_overlap_chunks tried for a stack that overlaps tensor parallelism: 1/k of each collective stays exposed."""
 
 STACKS = {
-    "megatron-2020": ("Megatron-LM of 2020 (fp16, unfused attention)", _stack(0.15, 2.5, 2.0, 40, kappa=0)),
+    "megatron-2020": ("Megatron-LM of 2020 (fp16, unfused attention)", _stack(0.15, 2.5, 2.0, 40, _gaps(312), kappa=0)),
     "megatron-2021": (
-        "Megatron-LM 2021-22 on many nodes: unfused attention, eager, nothing overlapped",
-        _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT, _LAUNCH, kappa=0),
+        "Megatron-LM of early 2021 on Selene: unfused attention, eager, nothing overlapped, the multiplications of that year",
+        _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT, _gaps(312), _EARLY, kappa=0),
+    ),
+    "megatron-2022": (
+        "Megatron-LM of 2022 on many nodes: unfused attention, eager, nothing overlapped",
+        _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT, _gaps(312), kappa=0),
     ),
     "megatron-eager": (
         "Megatron-LM on one node, small models: bound by the host",
-        _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT, _LAUNCH, kappa=0),
+        _stack(0.15, 2.5, 3.0, 50, _RANK_WAIT, _gaps(312), kappa=0),
     ),
     "megatron-deepspeed": (
         "Megatron-DeepSpeed 2022 (BLOOM), synchronous launches in places",
         _stack(0.3, 3.5, 3.0, 40, _SYNCHRONOUS, kappa=0),
     ),
-    "megatron-deepspeed-v100": ("Megatron-DeepSpeed 2021 on V100", _stack(0.3, 3.0, 2.0, 40, kappa=0)),
-    "llm-foundry-ampere": ("llm-foundry 2023, PyTorch FSDP, Triton attention on A100", _stack(0.5, 3.0, 1.0, 35)),
+    "megatron-deepspeed-v100": ("Megatron-DeepSpeed 2021 on V100", _stack(0.3, 3.0, 2.0, 40, _gaps(125), kappa=0)),
+    "llm-foundry-ampere": (
+        "llm-foundry 2023, PyTorch FSDP, Triton attention on A100",
+        _stack(0.5, 3.0, 1.0, 35, _gaps(312)),
+    ),
     "llm-foundry-hopper": (
         "llm-foundry 2023, PyTorch FSDP, attention kernels not yet made for H100",
-        _stack(0.32, 3.5, 1.0, 40),
+        _stack(0.32, 3.5, 1.0, 40, _gaps(989)),
     ),
     "torchtitan-compile": ("torchtitan 2024-25, FSDP2 with torch.compile", _stack(0.4, 3.0, 0.5, 20)),
     "nemo-2024": ("NeMo 24.05-24.07, Transformer Engine, Megatron-Core", _stack(0.5, 3.0, 0.5, 40)),
@@ -68,7 +83,7 @@ STACKS = {
     "megatron-core-2024": ("Megatron-Core 0.8", _stack(0.4, 2.5, 0.5, 30)),
     "megatron-core-b200": (
         "Megatron-Core on one B200 node, gradients in fp32 (SimuMax's runs)",
-        _stack(0.4, 4.0, 1.0, 40),
+        _stack(0.4, 4.0, 1.0, 40, _SIMUMAX),
     ),
     "megatron-bridge": ("Megatron-Bridge, dense models, fp8 by tensor scaling", _stack(0.6, 2.5, 0.3, 20)),
     "megatron-bridge-mxfp8": (
@@ -127,16 +142,20 @@ def by_dtype(quantity, value):
     """A coefficient as a preset holds it, by the dtype of the GEMMs.
 
     Attention runs in 16 bits whatever the GEMMs do, so that its share of an fp8 or fp4 peak is smaller.  Narrow GEMMs read inputs that
-    are cast first: about 4 bytes per element of each input, 0.6 of the minimal memory-bound bytes of a block.
+    are cast first: about 4 bytes per element of each input, 0.6 of the minimal memory-bound bytes of a block.  A time lost per
+    multiplication costs as many times more FLOP as the peak is higher.
     """
     if quantity == "attention_efficiency":
         return {dtype: value * share for dtype, share in ATTENTION.items()}
     if quantity == "memory_bytes_factor":
         return {dtype: round(value + more, 3) for dtype, more in CASTS.items()}
+    if quantity == "gemm_half_flop":
+        return {dtype: value * rate for dtype, rate in RATES.items()}
     return value
 
 
 ATTENTION = {"bf16": 1.0, "fp8": 0.5, "fp4": 0.25, "tf32": 1.0}
+RATES = {"bf16": 1.0, "fp8": 2.0, "fp4": 4.0, "tf32": 0.5}
 CASTS = {"bf16": 0.0, "fp8": 0.6, "fp4": 0.6, "tf32": 0.0}
 
 

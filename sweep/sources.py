@@ -47,6 +47,7 @@ def _megatron_2021(row, draft):
 def _vtrain(row, draft):
     _megatron_2021(row, draft)
     draft.default(vocab=51200)
+    draft.stack = "megatron-2022"
     if "multi-node" in row["source"]:
         draft.fabric = "vtrain"
     else:
@@ -58,6 +59,7 @@ def _vtrain(row, draft):
 
 def _korthikanti(row, draft):
     _megatron_2021(row, draft)
+    draft.stack = "megatron-2022"
     draft.set(sequence_parallel=int(row["sp"] == "yes"))
     draft.default(vocab=51200)
 
@@ -156,7 +158,7 @@ def _llm_foundry(row, draft):
 def _torchtitan(row, draft):
     said = row["notes"].split(";")[0].lower()
     if draft.recipe == "fp8-rowwise":
-        raise Unusable("rowwise float8: no faster than bf16, its own kernels")
+        raise Unusable("rowwise float8: slower than bf16 by its casts, kernels of its own")
     if draft.inputs.get("pp", 1) > 1:
         raise Unusable("micro-batch of the pipeline not stated")
     # the eager rows have no row to fit on; the kernels of llm-foundry are the same eager PyTorch
@@ -177,7 +179,9 @@ def _megatron_core(row, draft):
     draft.set(zero_stage=1, grad_bytes=dp_bytes, bucketing="first", param_gather="at_once", sequence_parallel=1)
     if draft.moe:
         i["node_limit"] = _domains_met(draft)
-    if (row.get("zero_stage") or "").startswith("FSDP"):
+    if shards := re.match(r"FSDP\s*(\d*)", row.get("zero_stage") or ""):
+        if shards[1] and "micro_batch" in i and i["global_batch"] < i["gpus"] * i["micro_batch"]:
+            draft.default(tp=i["gpus"] // int(shards[1]))  # fewer sequences than accelerators: the others share each
         draft.set(zero_stage=3, bucketing="all", tp=i.get("tp", 1), pp=i.get("pp", 1))
         i.pop("dp", None)
 
@@ -237,7 +241,8 @@ def _dgxc(row, draft):
     if row["model_name"].startswith("Nemotron4") and "vpp" not in draft.inputs:
         draft.set(vpp=12)  # blank in the 25.04 table, 12 in the 25.05 one
     if "averick" in row["model_name"]:
-        raise Unusable("interleaved dense and MoE blocks of two widths, outside the model")
+        # every other block is dense: half of the blocks, of the width of models.csv; experts of Llama 4 are 8192 wide
+        draft.set(dense_layers=draft.inputs["layers"] // 2, expert_ffn=8192)
     _megatron_core(row, draft)
 
 
@@ -331,12 +336,18 @@ def _mlperf(row, draft):
 
 def _tpu(row, draft):
     said = re.search(r"ici_fsdp_parallelism=(-1|\d+)", row["notes"])
+    i = draft.inputs
+    if not said and "Ironwood" in row["source"] and not draft.moe:
+        draft.default(micro_batch=i["global_batch"] / i["gpus"])  # MaxText's own default: FSDP over all chips, one micro-batch
+        said = True
     if not draft.accelerator.startswith("tpu") or not said:
         raise Unusable("parallel layout not stated")
     draft.stack = "maxtext"
-    gpus = draft.inputs.get("gpus")
-    if gpus and "micro_batch" in draft.inputs:
-        draft.set(global_batch=int(gpus * draft.inputs["micro_batch"]))
+    tokens = re.search(r"tokens/step (\d+)", row["notes"])
+    if "seq_len" not in i and tokens and "micro_batch" in i:
+        i["seq_len"] = int(tokens[1]) // int(i["gpus"] * i["micro_batch"])
+    if "gpus" in i and "micro_batch" in i:
+        draft.set(global_batch=int(i["gpus"] * i["micro_batch"]))
     draft.set(
         zero_stage=3, grad_bytes=4, param_bytes=2, recompute="full" if row["recompute"] == "full" else "selective"
     )
