@@ -1,7 +1,8 @@
 """The drawing of a network: nodes, leaves, spines and cores as rows, cables between them, counts and money beside.
 
-Large networks are drawn by their ends: a row of more than sixteen boxes shows seven, dots, and seven.  Every drawn pair
-that cables join is joined; leaves carry the number of their rail; counts, money and power stand at the right.
+Large networks are drawn by their ends: a row of more than sixteen boxes shows seven, dots, and seven (of leaves in rails
+the first and the last one of each).  Every drawn pair that cables join is joined; leaves carry the number of their rail;
+counts, money and power stand at the right.
 """
 
 import matplotlib
@@ -46,9 +47,9 @@ def draw(design, path=None, width="page"):
         places = []
         for level, (name, count) in enumerate(rows):
             y = len(rows) - 1 - level
-            shown = _shown(int(-(-count // 1)))
-            places.append([(x, y, index, name, count) for x, index in shown])
             coloured = railed and name.startswith("leaf")
+            shown = _shown(int(-(-count // 1)), int(design.x.fabric_rails) if coloured else 0)
+            places.append([(x, y, index, name, count) for x, index in shown])
             wide = min(0.07, 0.8 / max(len(shown), SHOWN if len(shown) < count else 1))
             for x, index in shown:
                 rail = _rail(index, count, design) if coloured else None
@@ -121,13 +122,18 @@ def _cost(item):
     return f"{item.usd / 1e6:.2f} M USD, {item.watts / 1e3:,.0f} kW"
 
 
-def _shown(count):
-    """(x, index) of the boxes that are drawn of ``count``, between 0 and 1."""
+def _shown(count, rails=0):
+    """(x, index) of the boxes that are drawn of ``count``, between 0 and 1; of many leaves in ``rails`` the first and the
+    last of a rail rather than those of two rails.
+    """
     if count <= SHOWN:
         return [((k + 0.5) / count, k) for k in range(count)]
     ends = (SHOWN - 2) // 2
-    left = [((k + 0.5) / SHOWN, k) for k in range(ends)]
-    return left + [((k + 0.5) / SHOWN, count - SHOWN + k) for k in range(SHOWN - ends, SHOWN)]
+    first, last = list(range(ends)), list(range(count - ends, count))
+    if rails >= ends and count % rails == 0:
+        per_rail = count // rails
+        first, last = ([rail * per_rail + place for rail in chosen] for chosen, place in ((range(ends), 0), (range(rails - ends, rails), per_rail - 1)))
+    return [((k + 0.5) / SHOWN, index) for k, index in zip([*range(ends), *range(SHOWN - ends, SHOWN)], first + last)]
 
 
 def _rail(leaf, leaves, design):
