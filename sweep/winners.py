@@ -198,7 +198,7 @@ class Top:
         for start in range(0, value.shape[first], step):
             slab = (slice(None),) * first + (slice(start, start + step),)
             part = value[slab] if void is None else value[slab] + (void[slab] if void.shape[first] > 1 else void)
-            part = best.reduce(part, axis=first, keepdims=True)
+            part = best.reduce(part, axis=first, keepdims=True) if part.shape[first] > 1 else part
             lows = part if lows is None else best(lows, part, out=lows)
         for k in rest:
             lows = best.reduce(lows, axis=k, keepdims=True)
