@@ -2,7 +2,8 @@
 
 Blocks marked ``console`` hold ``$ command`` lines, each followed by its output; ``| head -N`` and ``| tail -N`` are understood
 everywhere.  Blocks marked ``python`` are doctests.  They run in a folder of their own, in which the stores that the text
-speaks of exist (why-400g cut down to the labels that its answer takes, layouts to the outputs that are asked for).
+speaks of exist (why-400g and cost-optimal cut down to the labels that their answers take, layouts and sharding to the
+outputs that are asked for).
 
 After a change of numbers:  python tests/test_readme.py   writes the outputs anew.
 """
@@ -27,6 +28,8 @@ CUT = {"seq_len": "[1024, 8192]", "micro_batch": "[1]", "tp": "[8]", "dp": "[409
 FEWER = {"layouts": ("step_time_s", "exposed_dp_s", "exposed_fraction", "required_link_gbps", "binding_dimension", "binding_margin",
          "tokens_per_s_per_gpu", "memory_bytes"),
          "sharding": ("step_time_s", "exposed_dp_s", "tokens_per_s_per_gpu", "memory_bytes")}  # what the questions name, for the sake of time; fmt: skip
+CHEAP = {"model": "[llama-3-70b]", "gpus": "[1024]", "tp": "[8]", "micro_batch": "[1]", "zero_stage": "[0]",
+         "network_price": "{labels: [once], switch_usd_per_gbps: [1.4], optics_usd_per_gbps: [3.0], cable_usd: [80], nic_usd_per_gbps: [4]}"}  # fmt: skip
 
 
 def prepare(folder):
@@ -34,10 +37,11 @@ def prepare(folder):
     from sweep import Spec, run
 
     (folder / "outputs").mkdir(exist_ok=True)
-    spec = Spec.load("why-400g")
-    for name, labels in CUT.items():
-        spec = spec.with_set(f"{name}={labels}")
-    run(spec, folder / "outputs" / "why-400g.zarr")
+    for store, cut in (("why-400g", CUT), ("cost-optimal", CHEAP)):
+        spec = Spec.load(store)
+        for name, labels in cut.items():
+            spec = spec.with_set(f"{name}={labels}")
+        run(spec, folder / "outputs" / f"{store}.zarr")
     for name in ("iso-line", "layouts", "sharding"):
         spec = Spec.load(name)
         run(spec.with_set(f"outputs=[{', '.join(FEWER[name])}]") if name in FEWER else spec, folder / "outputs" / f"{name}.zarr")
