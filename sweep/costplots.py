@@ -40,7 +40,7 @@ def draw_costs(ds, lines="accelerator", at=None, path=None, *, allow=None, width
         drawings.set_axis(axes, "x", view, economics.LINK, links)
         axes.set_ylim(0.96, MOST)
         axes.set_ylabel("cost of a token over the least")
-        axes.legend(loc="upper center", ncols=2)
+        figure.legend(loc="outside upper left", ncols=4, handlelength=2.4, columnspacing=1.2)
     return _finished(Drawing(figure, text, drawings.key_of(ds, "costs", at, lines=lines), view), path)
 
 
