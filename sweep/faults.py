@@ -166,14 +166,15 @@ def suspects(curve, law, inside, measured=True):
     for suspect in SUSPECTS:
         if not suspect.applies(curve, inside):
             continue
-        if suspect.scatter > NOISE and not _short(healthy, sizes):
+        if suspect.scatter > NOISE and not (_short(healthy, sizes) and _scattered(healthy, sizes)):
             continue
         verdict = (
             _one_size(suspect, healthy, sizes, noise)
             if suspect.times is None
             else _best(suspect, law, shape, sizes, seconds, noise)
         )
-        if verdict is not None and base - verdict.score > GAIN:
+        # one point of many weighs little in a likelihood with long tails: there the look of the curve decides
+        if verdict is not None and base - verdict.score > (0.0 if suspect.times is None else GAIN):
             found.append(verdict)
     return sorted(found, key=lambda v: v.score)
 
@@ -203,6 +204,12 @@ def _short(residual, sizes):
     return len(large) > 0 and np.median(large) > HEALTHY
 
 
+def _scattered(residual, sizes):
+    """Whether large sizes fall short by different amounts: collisions do, a narrower path does not."""
+    large = residual[sizes >= curves.LARGE]
+    return np.median(np.abs(large - np.median(large))) > 1.5 * NOISE
+
+
 def _cost(residual, scatter, noise, liberties=0.0):
     """Minus log-likelihood of residuals with scatter (Student's t: a few outliers do not decide), with a price for each liberty taken."""
     z = residual / scatter
@@ -227,14 +234,20 @@ def _best(suspect, law, shape, sizes, seconds, noise):
 
 
 def _one_size(suspect, healthy, sizes, noise):
-    """All sizes healthy but one."""
-    worst = int(np.argmax(healthy))
-    rest = np.delete(healthy, worst)
-    if healthy[worst] < 0.35 or len(rest) < 3 or np.max(rest) > 0.5 * healthy[worst]:
+    """One size stands out above its neighbours, and no other does so by four fifths as much (a law that is a little off does at none)."""
+    if len(healthy) < 4:
         return None
+    order = np.argsort(sizes)
+    at = healthy[order]
+    beside = np.maximum(np.append(at[1:], -np.inf), np.append(-np.inf, at[:-1]))
+    peak = at - beside
+    worst = int(np.argmax(peak))
+    if peak[worst] < 0.6 or np.max(np.delete(peak, worst)) > 0.8 * peak[worst]:
+        return None
+    rest = np.delete(at, worst)
     return Verdict(
         suspect,
-        float(np.exp(healthy[worst])),
+        float(np.exp(peak[worst])),
         float(np.median(np.abs(rest))),
         _cost(rest, noise, noise, np.log(len(sizes)) + 1.0),
     )

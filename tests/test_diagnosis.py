@@ -1,6 +1,7 @@
 """Faults injected into real curves are named, healthy curves are not; NCCL_DEBUG is read; the bisection finds the culprit."""
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
@@ -15,6 +16,11 @@ KINDS = {
     ),
     "oversubscription or a downed uplink": lambda law, args, sizes, draw: curves.seconds(
         law._replace(rate=law.rate * draw.uniform(0.3, 0.48)), args[0], sizes, *args[1:]
+    ),
+    # through host memory each byte crosses the uplink of the PCIe switch twice (half the rate, less where two GPUs share one), and each
+    # message waits for a copy: 1.3 to 1.9 times the latency of a step
+    "GPUDirect RDMA is off": lambda law, args, sizes, draw: curves.seconds(
+        law._replace(rate=law.rate * draw.uniform(0.33, 0.62), **_later(law, draw.uniform(1.3, 1.9))), args[0], sizes, *args[1:]
     ),
     "TCP sockets instead of RDMA": lambda law, args, sizes, draw: curves.seconds(
         law._replace(rate=law.rate * draw.uniform(0.04, 0.1), a0=4 * law.a0, a1=4 * law.a1), args[0], sizes, *args[1:]
@@ -37,6 +43,12 @@ KINDS = {
         * np.where(np.arange(len(sizes)) == len(sizes) * 2 // 3, 2.5, 1.0)
     ),
 }
+
+
+def _later(law, factor):
+    return {"a0": law.a0 * factor, "a1": law.a1 * factor}
+
+
 FABRICS = ("sophia", "aws-p5", "azure-ndmv4", "polaris", "h100-ndr")
 
 
@@ -66,16 +78,17 @@ def injected(curve, law, kind, seed):
     return curve._replace(seconds=curve.seconds * now / was * draw.lognormal(0, 0.03, len(curve.sizes)))
 
 
-def test_injected_faults_are_named(healthy):
-    named, missed = 0, []
-    cases = list(itertools.product(healthy, KINDS, range(3)))
-    for (curve, law), kind, seed in cases:
+@pytest.mark.parametrize("kind", KINDS)
+def test_injected_faults_are_named(healthy, kind):
+    """Of each kind at least 80 % are named first; ``pytest -s`` prints who is taken for whom."""
+    first = Counter()
+    for (curve, law), seed in itertools.product(healthy, range(3)):
+        if "Simple" in kind and law.r2 < 1.5:
+            continue  # an all-to-all has Simple alone: there is nothing to force
         verdicts = faults.suspects(injected(curve, law, kind, seed), law, curves.inside(curve))
-        if verdicts and verdicts[0].suspect.name == kind:
-            named += 1
-        else:
-            missed.append((curve.name, kind, verdicts[0].suspect.name if verdicts else None))
-    assert named >= 0.8 * len(cases), (named / len(cases), missed[:30])
+        first[verdicts[0].suspect.name if verdicts else "nobody"] += 1
+    print(f"\n{kind}: " + ", ".join(f"{name} {count}" for name, count in first.most_common()))
+    assert first[kind] >= 0.8 * first.total(), first.most_common()
 
 
 def test_healthy_curves_name_nobody(healthy):
