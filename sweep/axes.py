@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import presets, values
+from . import mistakes, presets, values
 from ._kernels import quantities
 from .errors import SpecError, did_you_mean
 from .mesh import Axis, Input, Mesh
@@ -41,6 +41,7 @@ def build(axes, fixed, at):
     for name, value in fixed.items():
         _read_constant(str(name), value, at("fixed", name), axes, written, tables)
     _refuse_pairs(written)
+    mistakes.refuse(written, tables)
     inputs = _decide(written, tables)
     _require(inputs, tables, at("", ""))
     return Mesh(tuple(_axis(name, labels[name], inputs, written, tables) for name in labels), inputs)
