@@ -2,8 +2,14 @@
 
     python tests/gpu_check.py [--points 3e7] [--only-numbers]
 
-It needs jax with CUDA, numpy and PyYAML; with zarr and xarray there too, sweeps are stored as well.  Without a GPU it runs on the CPU,
-so that it is known to work before a GPU is at hand.  Checks end in an exit status: 0 where every number agrees.
+It needs jax with CUDA (which brings NumPy and SciPy) and PyYAML; with zarr, xarray and google-crc32c there too, sweeps are stored as well.
+To a machine without a network carry them as wheels:
+
+    pip download --only-binary :all: -d wheels PyYAML zarr xarray google-crc32c        # where there is one
+    pip install --no-index --find-links wheels PyYAML zarr xarray google-crc32c        # there
+
+Without a GPU it runs on the CPU, so that it is known to work before a GPU is at hand.  The numbers come first and decide the exit status:
+0 where every one agrees.  What is left of the timings after 150 seconds is passed over, and said to be.
 
 1. the device's numbers against the CPU's and plain NumPy's over random designs, float64; float32's error beside it
 2. points/s of evaluation (float64, float32), of a reduction and of a stored sweep
@@ -22,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 import numpy as np
 
+ENOUGH_S = 150  # after so long no further timing is begun: each takes half a minute at most, most of it compiling
 OUTPUTS = (
     "step_time_s", "exposed_dp_s", "exposed_fraction", "dp_comm_time_s", "mfu", "tokens_per_s_per_gpu", "required_link_gbps",
     "link_gbps_at_tolerance", "compute_time_s", "memory_bytes", "binding_dimension", "status",
@@ -46,7 +53,7 @@ def main():
     began = time.perf_counter()
     agree = numbers(asked.designs)
     if not asked.only_numbers:
-        speed(asked.points)
+        speed(asked.points, began + ENOUGH_S)
     print(f"{'all numbers agree' if agree else 'NUMBERS DIFFER'}, {time.perf_counter() - began:.0f} s in all")
     return 0 if agree else 1
 
@@ -96,25 +103,34 @@ def distance(name, one, other):
     return float(np.max(np.abs(one[both] - other[both]) / np.maximum(scale, floor), initial=0.0)) if both.any() else 0.0
 
 
-def speed(points):
-    """Points/s in each mode, and where a block's time goes."""
+def speed(points, until):
+    """Points/s in each mode, and where a block's time goes; what would begin after ``until`` is passed over."""
     from tests.benchmarks.sweeps import spec
 
+    def late(what):
+        if time.perf_counter() > until:
+            print(f"{what}: passed over, the time is up")
+        return time.perf_counter() > until
+
+    profile(spec(points, store={"block_points": 2**22}))
     print(f"\n{'evaluate, all outputs':<44}{'points/s':>12}")
     for precision in ("float64", "float32"):
         for block in (2**20, 2**22):
+            if late(f"  {precision}, {block}"):
+                continue
             made = spec(points, store={"block_points": block}, precision=precision)
             print(f"  {precision}, blocks of 2^{block.bit_length() - 1:<26}{evaluation_rate(made):>14.3g}")
     reduced = {"minimize": "step_time_s", "over": ["micro_batch", "tp", "pp", "dp", "grad_bytes", "seq_len", "link_gbps"]}
-    print(f"{'reduce, minimum over all seven axes':<44}{reduction_rate(spec(points, outputs=['step_time_s'], reduce=reduced, store={'block_points': 2**22})):>12.3g}")
+    if not late("reduce"):
+        print(f"{'reduce, minimum over all seven axes':<44}{reduction_rate(spec(points, outputs=['step_time_s'], reduce=reduced, store={'block_points': 2**22})):>12.3g}")
     try:
         import xarray  # noqa: F401
         import zarr  # noqa: F401
     except ImportError:
         print("zarr or xarray is not here: no sweep is stored")
     else:
-        print(f"{'store, ten outputs':<44}{storing_rate(spec(points)):>12.3g}")
-    profile(spec(points, store={"block_points": 2**22}))
+        if not late("store"):
+            print(f"{'store, ten outputs':<44}{storing_rate(spec(points)):>12.3g}")
 
 
 def evaluation_rate(made):
@@ -211,6 +227,9 @@ def profile(made):
 
         took, size = min(fetch() for _ in range(5)), sum(v.nbytes for v in outputs.values())
         print(f"{'fetch to the host':<24}{took * 1e3:>9.2f}{size / 1e6:>9.1f}{size / max(took, 1e-9) / 1e9:>9.1f}")
+        spent = {name: best(work) for name, (work, _) in steps.items()} | {"fetch to the host": took}
+        slowest = max(spent, key=spent.get)
+        print(f"a block is limited by: {slowest}, {spent[slowest] / sum(spent.values()):.0%} of the time of its parts one after the other")
         for name, stage in zip(("prepare", "combine", "report"), (prepare, combine, report)):
             with contextlib.suppress(Exception):  # not every backend tells
                 cost = stage.cost_analysis()
