@@ -95,6 +95,7 @@ def calibrate(logs, name, accelerator, link_gbps, collective, ranks, runs, fabri
 @click.option("--collective", help="Collective, where the log does not say.")
 @click.option("--ranks", type=int, help="Ranks, where the log does not say.")
 @click.option("--nodes", type=int, help="Nodes, where the log does not say.")
+@click.option("--nccl", metavar="VERSION", help="Version of NCCL, where the log does not say: which algorithms it has.")
 @click.option(
     "--format",
     "format",
@@ -103,7 +104,7 @@ def calibrate(logs, name, accelerator, link_gbps, collective, ranks, runs, fabri
     show_default=True,
     help="Of what goes to stdout.",
 )
-def diagnose(log, design, fabric, accelerator, collective, ranks, nodes, format):
+def diagnose(log, design, fabric, accelerator, collective, ranks, nodes, nccl, format):
     """Expected beside measured for a log of nccl-tests or NCCL_DEBUG=INFO: who is to blame, what it costs, what to measure next.
 
     NAME=VALUE changes the training step that the shortfall is priced on.
@@ -117,6 +118,6 @@ def diagnose(log, design, fabric, accelerator, collective, ranks, nodes, format)
     from .cli_answers import _assignments
 
     found = diagnosis.diagnose(
-        Path(log), fabric, accelerator, collective, ranks, nodes, _assignments("diagnose", design)
+        Path(log), fabric, accelerator, collective, ranks, nodes, _assignments("diagnose", design), nccl
     )
     click.echo(diagnosis.to_text(found) if format == "text" else json.dumps(diagnosis.to_plain(found), indent=1))

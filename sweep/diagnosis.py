@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import bisection, curves, faults, nccl_debug, nccl_logs, presets
+from . import bisection, curves, faults, nccl_debug, nccl_logs, nccl_versions, presets
 from ._kernels import model
 from .errors import SweepError
 
@@ -44,8 +44,8 @@ class Diagnosis(NamedTuple):
     ignored: dict
 
 
-def diagnose(path, fabric, accelerator, collective=None, ranks=None, nodes=None, design=None):
-    """The ``Diagnosis`` of a log.  ``design``: quantities of a training step (as for ``sweep.evaluate``) that the shortfall is priced on."""
+def diagnose(path, fabric, accelerator, collective=None, ranks=None, nodes=None, design=None, nccl=None):
+    """The ``Diagnosis`` of a log.  ``nccl``: its version, where the log does not say.  ``design``: quantities of a training step (as for ``sweep.evaluate``) that the shortfall is priced on."""
     chip = presets.find("accelerator", accelerator, "--accelerator").numbers
     network = presets.find("fabric", fabric, "--fabric")
     log = nccl_logs.read_log(path, collective, ranks)
@@ -58,7 +58,8 @@ def diagnose(path, fabric, accelerator, collective=None, ranks=None, nodes=None,
     for curve in log.curves:
         if not curve.ranks:
             raise SweepError(f"{path}: the log does not say how many ranks ran. Give --ranks.")
-        findings.append(find(curve._replace(nodes=nodes or curve.nodes or _nodes(curve, debug, chip)), network, chip))
+        version = nccl or curve.version or debug.version
+        findings.append(find(curve._replace(nodes=nodes or curve.nodes or _nodes(curve, debug, chip), version=version), network, chip))
     across = any(f.curve.nodes > 1 for f in findings) or debug.nodes > 1 or not findings
     different = (
         nccl_debug.differences(
@@ -125,7 +126,8 @@ def expected_law(curve, network, chip, inside):
         return curves.Law(own["a0_us"] * 1e-6, own["a1_us"] * 1e-6, own["gbytes_per_s"] * 1e9, own["r1"], own["r2"])
     sizes = np.array([2.0**k for k in range(10, 35)])
     times = np.min(
-        [t for t in _kernel_times(curve.collective, curve.ranks, inside, sizes, network, chip).values()], axis=0
+        [t for t in _kernel_times(curve.collective, curve.ranks, inside, sizes, network, chip, curve.version).values()],
+        axis=0,
     )
     rate = (sizes[-1] - sizes[-2]) / (times[-1] - times[-2]) * curves.shape(curve.collective, curve.ranks, inside)[0]
     ratio = network.numbers.get("simple_latency_ratio", 1.0)
@@ -139,11 +141,11 @@ def own_law(curve, network, inside):
 
 
 def algorithms(curve, network, chip, inside):
-    """Seconds of each algorithm at each size, by the kernels."""
-    return _kernel_times(curve.collective, curve.ranks, inside, curve.sizes, network, chip)
+    """Seconds of each algorithm at each size that this version of NCCL has, by the kernels."""
+    return _kernel_times(curve.collective, curve.ranks, inside, curve.sizes, network, chip, curve.version)
 
 
-def _kernel_times(collective, ranks, inside, sizes, network, chip):
+def _kernel_times(collective, ranks, inside, sizes, network, chip, version=""):
     from ._kernels import collectives as c
 
     given = {k: v.get("bf16") if isinstance(v, dict) else v for k, v in {**chip, **network.numbers}.items()}
@@ -162,6 +164,10 @@ def _kernel_times(collective, ranks, inside, sizes, network, chip):
             for code, item in table.items()
             if code in names and (collective == "all_reduce" or code == c.RING or group.n_out > 1)
         }
+        has = nccl_versions.available(version, collective, int(np.ceil(ranks / inside)), inside)
+        lists = {name: item for name, item in lists.items() if name != "tree" or name in has}
+        if "pat" in has and nccl_versions.parse(version):  # log2 n steps where the ring takes n - 1
+            lists["pat"] = lists["ring"]._replace(a=lists["ring"].a * np.ceil(np.log2(ranks)) / (ranks - 1))
     found = {}
     for name, item in lists.items():
         low = item._replace(
@@ -195,8 +201,10 @@ def _notes(curve, law, ratio):
             notes.append(
                 "two nodes: a double tree sends each byte once between them, so busbw reads up to twice the rate of the NICs; it is no rate of the wire"
             )
+        in_switch = {"nvls", "nvls-tree"} & set(nccl_versions.available(curve.version, "all_reduce", curve.nodes, 0))
+        who = "NVLS, SHARP" if in_switch else f"SHARP: NCCL {curve.version} has no NVLS here"
         notes.append(
-            "busbw above the wire: the switches reduce (NVLS, SHARP). busbw is no wire rate; compare with all_gather or NCCL_ALGO=Ring"
+            f"busbw above the wire: the switches reduce ({who}). busbw is no wire rate; compare with all_gather or NCCL_ALGO=Ring"
         )
     if curve.wrong:
         notes.append(f"{curve.wrong} wrong values: the results are not correct, stop and check memory and links first")

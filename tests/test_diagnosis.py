@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sweep import bisection, curves, diagnosis, faults, nccl_debug, nccl_logs
+from sweep import bisection, curves, diagnosis, faults, nccl_debug, nccl_logs, nccl_versions, presets
 
 KINDS = {
     "one NIC carries what all rails should": lambda law, args, sizes, draw: curves.seconds(
@@ -218,3 +218,24 @@ def test_a_diagnosis_has_a_denominator_and_a_price(tmp_path, healthy):
     )
     assert found.differences and found.next
     assert {"ring_us", "tree_us", "hierarchical_us"} <= set(finding.rows[0])
+
+
+def test_a_version_of_nccl_says_which_algorithms_there_are():
+    has = nccl_versions.available
+    assert has("2.3.7", "all_reduce", 2, 8) == ("ring",)
+    assert has("2.16.2", "all_reduce", 1, 8) == ("ring", "tree") and "nvls" in has("2.17.1+cuda12.1", "all_reduce", 1, 8)
+    assert "nvls" not in has("2.20.5", "all_reduce", 2, 8) and "nvls-tree" in has("2.20.5", "all_reduce", 2, 8)
+    assert "pat" in has("2.23.4", "all_gather", 64, 1) and "pat" not in has("2.22.3", "all_gather", 64, 1)
+    assert "pat" not in has("2.23.4", "all_gather", 64, 8) and has("?", "all_reduce", 2, 8) == has(None, "all_reduce", 2, 8)
+
+
+@pytest.mark.parametrize("collective, old, new", [("all_gather", "2.22.3", "2.24.3"), ("all_reduce", "2.3.7", "2.4.2")])
+def test_a_newer_version_has_fewer_steps(collective, old, new):
+    chip, network = presets.find("accelerator", "h100").numbers, presets.find("fabric", "eos")
+    sizes = np.array([2.0**k for k in range(10, 32)])
+    curve = nccl_logs.Curve(collective, 64, 64, sizes, sizes, sizes * np.nan)
+    before, after = (diagnosis.algorithms(curve._replace(version=v), network, chip, 1) for v in (old, new))
+    added = set(after) - set(before)
+    assert added == ({"pat"} if collective == "all_gather" else {"tree"}), (set(before), set(after))
+    (name,) = added
+    assert after[name][0] < 0.4 * before["ring"][0] and after[name][-1] > 0.9 * before["ring"][-1]
