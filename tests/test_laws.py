@@ -195,6 +195,22 @@ def test_model_size_is_not_in_it(small, large, tp, pp):
     assert first[1] == pytest.approx(first[0], rel=1e-3)
 
 
+def test_two_holders_of_a_stage():
+    """DualPipe doubles bytes and the window that hides them, so that what is left of it is the larger group: 2(2n-1)/2n to 2(n-1)/n.
+
+    By hand, one block of 12 x 1024^2 parameters a stage, two domains of one GPU, 16-bit gradients: each GPU reduces 2 x 25.2 MB
+    over 4 domains, 75.5 MB on its port, where under 1F1B it sends 25.2 MB.
+    """
+    shape = dict(layers=2, hidden=1024, heads=8, vocab=0, pp=2, dp=2, micro_batches=8, seq_len=1024, algorithm=1)
+    plain = IDEAL | shape | dict(link_latency_us=0.0, scaleup_latency_us=0.0, bucket_bytes=1e12)
+    law, comm = one("first_order_link_gbps", "dp_comm_time_s", **plain)
+    twice, all_of_it = one("first_order_link_gbps", "dp_comm_time_s", **plain | {"schedule": 2})
+    assert twice == pytest.approx(1.5 * law, rel=1e-12)
+    block = 2 * (12 * 1024**2 + 2 * 1024)
+    assert comm == pytest.approx(block / 50e9, rel=1e-12)
+    assert all_of_it == pytest.approx(2 * 1.5 * block / 50e9, rel=1e-12)
+
+
 def test_what_moves_the_first_order_law():
     base, doubled, two, recompute = (one("first_order_link_gbps", **IDEAL | {"params": 70e9} | more)[0]
                                      for more in ({}, {"grad_bytes": 4}, {"dp": 2}, {"recompute": 2}))
