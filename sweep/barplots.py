@@ -33,14 +33,18 @@ def draw_grid(ds, x, y, color, at=None, path=None, *, over=(), allow=None, width
     view = selections.select(ds, at)
     for what, name in (("x", x), ("y", y)):
         if name not in view.dims:
-            raise SweepError(f"{what}: {name!r} is not an axis of this slice. Axes are {', '.join(map(str, view.dims))}.")
+            raise SweepError(
+                f"{what}: {name!r} is not an axis of this slice. Axes are {', '.join(map(str, view.dims))}."
+            )
     values = selections.plane(view, color, (y, x), "color", allow, over)
     finite = values[np.isfinite(values)]
     if not len(finite):
         raise SweepError(f"color: {color} has no valid value in this slice.")
     columns, rows = ([selections._show(label) for label in view[dim].values] for dim in (x, y))
     if max(len(columns), len(rows)) > LONGEST:
-        raise SweepError(f"{max(len(columns), len(rows))} labels are too many for a grid of numbers (at most {LONGEST}). Draw a map.")
+        raise SweepError(
+            f"{max(len(columns), len(rows))} labels are too many for a grid of numbers (at most {LONGEST}). Draw a map."
+        )
     text = f"{_name(view, color, True)} by {_name(view, x)} and {_name(view, y)}"
     text += f", best over {', '.join(over)}" if over else ""
     text += ". Blank: cannot run or does not fit. " + _context(view, at)
@@ -50,7 +54,9 @@ def draw_grid(ds, x, y, color, at=None, path=None, *, over=(), allow=None, width
     norm = matplotlib.colors.Normalize(scale.min(), scale.max() if scale.max() > scale.min() else scale.min() + 1)
     with matplotlib.rc_context(drawings.STYLE):
         inches = drawings.inches_of(width)
-        figure = drawings.new_figure(width, min(0.35 + 0.19 * inches / 3.35 * len(rows) + 0.35, 1.2 * inches), text if caption == "below" else "")
+        figure = drawings.new_figure(
+            width, min(0.35 + 0.19 * inches / 3.35 * len(rows) + 0.35, 1.2 * inches), text if caption == "below" else ""
+        )
         axes = figure.subplots()
         for row in range(len(rows)):
             for column in range(len(columns)):
@@ -62,7 +68,15 @@ def draw_grid(ds, x, y, color, at=None, path=None, *, over=(), allow=None, width
                 shade = ramp(norm(np.log(value) if log else value))
                 dark = np.dot(shade[:3], (0.2126, 0.7152, 0.0722)) < 0.45
                 axes.fill_between([column - 0.5, column + 0.5], row - 0.5, row + 0.5, color=shade, linewidth=0)
-                axes.text(column, row, _digits(value, finite), ha="center", va="center", fontsize=6.8, color="white" if dark else INK)
+                axes.text(
+                    column,
+                    row,
+                    _digits(value, finite),
+                    ha="center",
+                    va="center",
+                    fontsize=6.8,
+                    color="white" if dark else INK,
+                )
         axes.set_xticks(range(len(columns)), columns)
         axes.set_yticks(range(len(rows)), rows)
         axes.set_xlim(-0.5, len(columns) - 0.5)
@@ -79,23 +93,41 @@ def draw_breakdown(ds, axis, at=None, path=None, *, allow=None, width="page", ca
     labels = _labels(view, axis)
     have = [part for part in PARTS if part[0] in view.variables]
     if "compute_time_s" not in view.variables:
-        raise SweepError("a breakdown needs compute_time_s and exposed times. Add them to outputs: of the config, or draw from sweep.evaluate.")
-    step = selections.plane(view, "step_time_s", (axis,), "step_time_s", allow) if "step_time_s" in view.variables else None
+        raise SweepError(
+            "a breakdown needs compute_time_s and exposed times. Add them to outputs: of the config, or draw from sweep.evaluate."
+        )
+    step = (
+        selections.plane(view, "step_time_s", (axis,), "step_time_s", allow)
+        if "step_time_s" in view.variables
+        else None
+    )
     parts = {word: selections.plane(view, name, (axis,), name, allow) for name, word, _, _ in have}
     valid = np.isfinite(step if step is not None else parts["compute"])
-    memory = selections.plane(view, "memory_bytes", (axis,), "memory_bytes", allow) / 1e9 if "memory_bytes" in view.variables else None
+    memory = (
+        selections.plane(view, "memory_bytes", (axis,), "memory_bytes", allow) / 1e9
+        if "memory_bytes" in view.variables
+        else None
+    )
     text = f"Time of a step by {_name(view, axis)}, exposed communication by dimension"
     text += "; memory on the fullest stage (line: what there is). " if memory is not None else ". "
     text += _context(view, at)
     places = np.arange(len(labels))[::-1]
     with matplotlib.rc_context(drawings.STYLE):
         figure = drawings.new_figure(width, 0.5 + 0.21 * len(labels) + 0.35, text if caption == "below" else "")
-        panels = figure.subplots(1, 2 if memory is not None else 1, width_ratios=[2.6, 1] if memory is not None else [1], sharey=True, squeeze=False)[0]
+        panels = figure.subplots(
+            1,
+            2 if memory is not None else 1,
+            width_ratios=[2.6, 1] if memory is not None else [1],
+            sharey=True,
+            squeeze=False,
+        )[0]
         left = np.zeros(len(labels))
         for name, word, color, hatch in have:
             length = np.where(valid & np.isfinite(parts[word]), parts[word], 0.0)
             if length.max() > 0.002 * (left + length).max():
-                panels[0].barh(places, length, 0.66, left, color=color, hatch=hatch, edgecolor=INK, linewidth=0.4, label=word)
+                panels[0].barh(
+                    places, length, 0.66, left, color=color, hatch=hatch, edgecolor=INK, linewidth=0.4, label=word
+                )
             left = left + length
         if step is not None:
             rest = np.where(valid, np.maximum(step - left, 0.0), 0.0)
@@ -106,7 +138,13 @@ def draw_breakdown(ds, axis, at=None, path=None, *, allow=None, width="page", ca
                 panels[0].text(0, place, " cannot run or does not fit", va="center", fontsize=6.5, color=MUTED)
         panels[0].set_yticks(places, labels)
         panels[0].set_xlabel("time of a step (s)")
-        figure.legend(*panels[0].get_legend_handles_labels(), loc="outside upper left", ncols=len(PARTS), handlelength=1.2, columnspacing=1.0)
+        figure.legend(
+            *panels[0].get_legend_handles_labels(),
+            loc="outside upper left",
+            ncols=len(PARTS),
+            handlelength=1.2,
+            columnspacing=1.0,
+        )
         if memory is not None:
             panels[1].barh(places, np.nan_to_num(memory), 0.66, color="#8fa8c4", edgecolor=INK, linewidth=0.4)
             limit = _capacity(view, axis)
@@ -130,29 +168,76 @@ def draw_requirements(ds, at=None, path=None, *, facet=None, allow=None, width="
     the dataset has them (``tiers.of_point``), of the links inside a domain and of the uplinks above a pod.
     """
     view = selections.select(ds, at)
-    names = {(group, tier): f"required_{tier}_gbps_{group}" for group in GROUPS for tier in TIERS if f"required_{tier}_gbps_{group}" in view.variables}
+    names = {
+        (group, tier): f"required_{tier}_gbps_{group}"
+        for group in GROUPS
+        for tier in TIERS
+        if f"required_{tier}_gbps_{group}" in view.variables
+    }
     if not any(tier == "link" for _, tier in names):
-        raise SweepError("requirements need required_link_gbps_dp and its like. Add them to outputs: of the config, or draw from sweep.evaluate.")
+        raise SweepError(
+            "requirements need required_link_gbps_dp and its like. Add them to outputs: of the config, or draw from sweep.evaluate."
+        )
     dims = (facet,) if facet else ()
     panels = _labels(view, facet) if facet else [""]
     table = np.array([selections.plane(view, name, dims, name, allow).reshape(-1) for name in names.values()])
     ranked = [_ranked(list(names), column) for column in table.T]
     several = {tier for rows in ranked for _, tier, _ in rows if tier} - {"link"}
-    text = "What each dimension asks of each tier, largest first" if several else "Scale-out port that each dimension asks for, largest first; none: the group has one member or stays in the domain"
-    text += ". Scale-up: the rate at which, with any port, at most the tolerance of the step is exposed. " if "scaleup" in several else ". "
+    text = (
+        "What each dimension asks of each tier, largest first"
+        if several
+        else "Scale-out port that each dimension asks for, largest first; none: the group has one member or stays in the domain"
+    )
+    text += (
+        ". Scale-up: the rate at which, with any port, at most the tolerance of the step is exposed. "
+        if "scaleup" in several
+        else ". "
+    )
     text += _context(view, at)
     finite = table[np.isfinite(table) & (table > 0)]
-    low, high = (min(PORTS[0], finite.min()) / 2, max(PORTS[-1], finite.max())) if len(finite) else (PORTS[0], PORTS[-1])
+    low, high = (
+        (min(PORTS[0], finite.min()) / 2, max(PORTS[-1], finite.max())) if len(finite) else (PORTS[0], PORTS[-1])
+    )
     with matplotlib.rc_context(drawings.STYLE):
-        figure = drawings.new_figure(width, 0.4 + 0.16 * bool(several) + sum(0.16 + 0.16 * len(rows) for rows in ranked), text if caption == "below" else "")
-        areas = figure.subplots(len(panels), 1, squeeze=False, sharex=True, height_ratios=[len(rows) + 0.2 for rows in ranked])[:, 0]
+        figure = drawings.new_figure(
+            width,
+            0.4 + 0.16 * bool(several) + sum(0.16 + 0.16 * len(rows) for rows in ranked),
+            text if caption == "below" else "",
+        )
+        areas = figure.subplots(
+            len(panels), 1, squeeze=False, sharex=True, height_ratios=[len(rows) + 0.2 for rows in ranked]
+        )[:, 0]
         for area, panel, rows in zip(areas, panels, ranked):
             for place, (_, tier, value) in enumerate(rows[::-1]):
                 length = high if np.isinf(value) else value
                 if length > 0:
-                    area.barh(place, length - low, 0.7, low, color=TIERS[tier][1], edgecolor=INK, linewidth=0.4, hatch="////" if np.isinf(value) else TIERS[tier][2])
-                note = "invalid" if np.isnan(value) else "no rate can" if np.isinf(value) else "none" if value <= 0 else drawings.short(float(f"{value:.3g}"))
-                area.text(max(length, low) if length == length else low, place, f" {note}", va="center", fontsize=6.5, color=INK if length > 0 else MUTED)
+                    area.barh(
+                        place,
+                        length - low,
+                        0.7,
+                        low,
+                        color=TIERS[tier][1],
+                        edgecolor=INK,
+                        linewidth=0.4,
+                        hatch="////" if np.isinf(value) else TIERS[tier][2],
+                    )
+                note = (
+                    "invalid"
+                    if np.isnan(value)
+                    else "no rate can"
+                    if np.isinf(value)
+                    else "none"
+                    if value <= 0
+                    else drawings.short(float(f"{value:.3g}"))
+                )
+                area.text(
+                    max(length, low) if length == length else low,
+                    place,
+                    f" {note}",
+                    va="center",
+                    fontsize=6.5,
+                    color=INK if length > 0 else MUTED,
+                )
             area.set_yticks(range(len(rows)), [group for group, _, _ in rows[::-1]])
             area.set_ylim(-0.6, len(rows) - 0.4)
             area.set_xscale("log")
@@ -166,11 +251,26 @@ def draw_requirements(ds, at=None, path=None, *, facet=None, allow=None, width="
                 area.set_title(panel, loc="left", pad=2, fontsize=7.5)
             for side in ("top", "right"):
                 area.spines[side].set_visible(False)
-        areas[-1].set_xlabel("required rate per accelerator and direction (Gb/s)" if several else "required port (Gb/s)")
+        areas[-1].set_xlabel(
+            "required rate per accelerator and direction (Gb/s)" if several else "required port (Gb/s)"
+        )
         if several:
-            handles = [Patch(facecolor=color, edgecolor=INK, linewidth=0.4, hatch=hatch, label=word) for tier, (word, color, hatch) in TIERS.items() if tier in {*several, "link"}]
+            handles = [
+                Patch(facecolor=color, edgecolor=INK, linewidth=0.4, hatch=hatch, label=word)
+                for tier, (word, color, hatch) in TIERS.items()
+                if tier in {*several, "link"}
+            ]
             figure.legend(handles=handles, loc="outside upper left", ncols=3, handlelength=1.2, columnspacing=1.0)
-    return _finish(figure, text, view, "requirements", at, path, {name: (dims, row if facet else row[0]) for name, row in zip(names.values(), table)}, facet=facet)
+    return _finish(
+        figure,
+        text,
+        view,
+        "requirements",
+        at,
+        path,
+        {name: (dims, row if facet else row[0]) for name, row in zip(names.values(), table)},
+        facet=facet,
+    )
 
 
 def _ranked(keys, column):
@@ -186,7 +286,9 @@ def _labels(view, axis):
         raise SweepError(f"{axis!r} is not an axis of this slice. Axes are {', '.join(map(str, view.dims))}.")
     labels = [selections._show(label) for label in view[axis].values]
     if len(labels) > LONGEST:
-        raise SweepError(f"{len(labels)} labels of {axis} are too many for bars (at most {LONGEST}). Choose some with at.")
+        raise SweepError(
+            f"{len(labels)} labels of {axis} are too many for bars (at most {LONGEST}). Choose some with at."
+        )
     return labels
 
 

@@ -13,7 +13,15 @@ from ._kernels import quantities
 from .errors import SweepError
 
 LAYOUT = ("tp", "cp", "pp", "vpp", "ep", "zero_stage", "micro_batch", "recompute", "schedule", "bucket_bytes")
-USUAL = {"link_gbps": 400.0, "accelerator": "h100", "model": "llama-3-70b", "tp": 8, "dp": 256, "gpus": 1024, "seq_len": 8192}
+USUAL = {
+    "link_gbps": 400.0,
+    "accelerator": "h100",
+    "model": "llama-3-70b",
+    "tp": 8,
+    "dp": 256,
+    "gpus": 1024,
+    "seq_len": 8192,
+}
 GOALS = ("mfu", "tokens_per_s_per_gpu", "step_time_s")
 COLORS = ("required_link_gbps", "link_gbps_at_tolerance", "exposed_fraction", "mfu", "step_time_s")
 FORMATS = ("png", "pdf")
@@ -50,10 +58,16 @@ def drawings_of(ds, at=None, allow=None, caption="below", interval=None, width=N
     view = selections.select(ds, at)
     plain = {"caption": caption} | ({"width": width} if width else {})
     options = {"allow": allow, "caption": caption} | ({"width": width} if width else {})
-    numeric = [str(dim) for dim in view.dims if dim in view.coords and view[dim].dtype.kind in "fiu" and view.sizes[dim] > 1]
+    numeric = [
+        str(dim) for dim in view.dims if dim in view.coords and view[dim].dtype.kind in "fiu" and view.sizes[dim] > 1
+    ]
     worded = [str(dim) for dim in view.dims if dim in view.coords and view[dim].dtype.kind in "OUST"]
     along = [name for name in ("link_gbps", "gpus", "dp", *numeric) if name in numeric]
-    few = [dim for dim in ("accelerator", "model", *worded, *numeric) if dim in view.dims and 1 < view.sizes[dim] <= lineplots.MOST]
+    few = [
+        dim
+        for dim in ("accelerator", "model", *worded, *numeric)
+        if dim in view.dims and 1 < view.sizes[dim] <= lineplots.MOST
+    ]
 
     longest = sorted(numeric, key=lambda dim: -view.sizes[dim])
 
@@ -63,7 +77,10 @@ def drawings_of(ds, at=None, allow=None, caption="below", interval=None, width=N
         return found[0]
 
     def goal(*dims):
-        return need([name for name in GOALS if name in view and set(dims) <= set(view[name].dims)], f"{' or '.join(GOALS)} along {', '.join(dims)}")
+        return need(
+            [name for name in GOALS if name in view and set(dims) <= set(view[name].dims)],
+            f"{' or '.join(GOALS)} along {', '.join(dims)}",
+        )
 
     def rest(name, shown):
         """at and over for the axes of ``name`` that are not shown; status stands on some of them too."""
@@ -79,7 +96,15 @@ def drawings_of(ds, at=None, allow=None, caption="below", interval=None, width=N
             except SweepError:
                 pass
         color, x, y = need(
-            [(c, a, b) for c in COLORS if c in view for a in longest for b in longest if a != b and {a, b} <= set(view[c].dims)], "two axes of numbers"
+            [
+                (c, a, b)
+                for c in COLORS
+                if c in view
+                for a in longest
+                for b in longest
+                if a != b and {a, b} <= set(view[c].dims)
+            ],
+            "two axes of numbers",
         )
         shown = (x, y)
         dims = dict.fromkeys((*view[color].dims, *(view["status"].dims if "status" in view else ())))
@@ -94,11 +119,17 @@ def drawings_of(ds, at=None, allow=None, caption="below", interval=None, width=N
         return draw(view, x, y, each, fixed, over=over, **options, **more)
 
     def scaling():
-        per_gpu = need([name for name in ("tokens_per_s_per_gpu", "mfu") if name in view], "tokens_per_s_per_gpu or mfu")
+        per_gpu = need(
+            [name for name in ("tokens_per_s_per_gpu", "mfu") if name in view], "tokens_per_s_per_gpu or mfu"
+        )
         return lines(lineplots.draw_scaling, ("gpus", "dp"), per_gpu)
 
     def grid():
-        small = [dim for dim in ("tp", "pp", "dp", "ep", "cp", *worded, *numeric) if dim in view.dims and 1 < view.sizes[dim] <= 12]
+        small = [
+            dim
+            for dim in ("tp", "pp", "dp", "ep", "cp", *worded, *numeric)
+            if dim in view.dims and 1 < view.sizes[dim] <= 12
+        ]
         small = list(dict.fromkeys(small))
         if len(small) < 2:
             raise SweepError("needs two axes of at most 12 labels")
@@ -109,12 +140,18 @@ def drawings_of(ds, at=None, allow=None, caption="below", interval=None, width=N
 
     def breakdown():
         axis = need([dim for dim in (*worded, *few) if view.sizes[dim] <= barplots.LONGEST], "an axis of few labels")
-        return barplots.draw_breakdown(view, axis, usual_slice(view, [dim for dim in view.dims if dim != axis], allow), **options)
+        return barplots.draw_breakdown(
+            view, axis, usual_slice(view, [dim for dim in view.dims if dim != axis], allow), **options
+        )
 
     def distribution():
         x = need(along, "an axis of numbers")
         y = goal(x)
-        fixed = {dim: label for dim, label in rest(y, (x,))[0].items() if dim in ("model", "accelerator", "link_gbps", "seq_len")}
+        fixed = {
+            dim: label
+            for dim, label in rest(y, (x,))[0].items()
+            if dim in ("model", "accelerator", "link_gbps", "seq_len")
+        }
         return lineplots.draw_distribution(view, x, y, fixed, **options)
 
     def requirements():
@@ -175,7 +212,11 @@ def _by_tier(view, facet, fixed, at):
         return view
     found = [tiers.of_point(**one) for one in inputs]
     dims = (facet,) if facet else ()
-    more = {name: (dims, [one[name] for one in found] if facet else found[0][name]) for name in found[0] if name not in view.variables}
+    more = {
+        name: (dims, [one[name] for one in found] if facet else found[0][name])
+        for name in found[0]
+        if name not in view.variables
+    }
     return view.assign(more)
 
 
@@ -193,15 +234,23 @@ def usual_slice(ds, dims, allow=None):
     """Usual labels for ``dims``; those of a layout as most points can run, if with the usual ones clearly fewer can."""
     fixed = {str(dim): usual(ds, dim) for dim in dims}
     codes = selections.allowed(ds, allow)
-    free = [dim for dim in fixed if dim in LAYOUT and dim in ds.coords and codes is not None and dim in ds["status"].dims]
+    free = [
+        dim for dim in fixed if dim in LAYOUT and dim in ds.coords and codes is not None and dim in ds["status"].dims
+    ]
     if not free:
         return fixed
-    valid = selections.select(ds["status"].to_dataset().isin(codes), {dim: label for dim, label in fixed.items() if dim not in free and dim in ds["status"].dims})
+    valid = selections.select(
+        ds["status"].to_dataset().isin(codes),
+        {dim: label for dim, label in fixed.items() if dim not in free and dim in ds["status"].dims},
+    )
     share = valid["status"].mean([dim for dim in valid["status"].dims if dim not in free]).transpose(*free)
     here = {dim: selections.positions(ds, dim, fixed[dim])[0] for dim in free}
     if float(share.isel(here)) < 0.75 * float(share.max()):
         best = np.unravel_index(int(np.argmax(share.values)), share.shape)
-        fixed |= {dim: ds[dim].values[index].item() if hasattr(ds[dim].values[index], "item") else ds[dim].values[index] for dim, index in zip(free, best)}
+        fixed |= {
+            dim: ds[dim].values[index].item() if hasattr(ds[dim].values[index], "item") else ds[dim].values[index]
+            for dim, index in zip(free, best)
+        }
     return fixed
 
 
@@ -212,6 +261,14 @@ def usual(ds, dim):
     labels = ds[dim].values.tolist()
     quantity = quantities.INPUTS.get(dim)
     for label in (USUAL.get(dim), quantity.default if quantity else None):
-        if label is not None and any(label == other or (isinstance(label, (int, float)) and isinstance(other, (int, float)) and abs(label - other) <= 1e-6 * abs(other)) for other in labels):
+        if label is not None and any(
+            label == other
+            or (
+                isinstance(label, (int, float))
+                and isinstance(other, (int, float))
+                and abs(label - other) <= 1e-6 * abs(other)
+            )
+            for other in labels
+        ):
             return label
     return labels[len(labels) // 2]

@@ -18,7 +18,22 @@ MOST = len(LINES)  # lines in one figure: more cannot be told apart
 SHARE = 0.95  # of the best, reached at the knee
 
 
-def draw_lines(ds, x, y, lines=None, at=None, path=None, *, over=(), band=None, interval=None, knee=True, allow=None, width="column", caption="below"):
+def draw_lines(
+    ds,
+    x,
+    y,
+    lines=None,
+    at=None,
+    path=None,
+    *,
+    over=(),
+    band=None,
+    interval=None,
+    knee=True,
+    allow=None,
+    width="column",
+    caption="below",
+):
     """``y`` against the axis ``x``, one line for each label of ``lines``; returns the Drawing.
 
     ``over``: axes searched for the best; ``band``: an axis drawn as a band from least to largest around the median, or
@@ -40,7 +55,19 @@ def draw_lines(ds, x, y, lines=None, at=None, path=None, *, over=(), band=None, 
     )  # fmt: skip
 
 
-def draw_scaling(ds, x="gpus", y="tokens_per_s_per_gpu", lines=None, at=None, path=None, *, over=(), allow=None, width="column", caption="below"):
+def draw_scaling(
+    ds,
+    x="gpus",
+    y="tokens_per_s_per_gpu",
+    lines=None,
+    at=None,
+    path=None,
+    *,
+    over=(),
+    allow=None,
+    width="column",
+    caption="below",
+):
     """Efficiency against cluster size: ``y`` relative to its value at the smallest ``x`` that runs."""
     view = selections.select(ds, at)
     keys, values, _ = _values(view, x, y, lines, over, None, allow)
@@ -86,7 +113,19 @@ def draw_distribution(ds, x, y, at=None, path=None, *, allow=None, width="column
     return _finish(figure, text, view, "distribution", at, path, data, x=x, y=y)
 
 
-def draw_busbw(ds, at=None, path=None, *, size="size_bytes", y="busbw_gbytes_per_s", lines=None, measured=None, said="", width="column", caption="below"):
+def draw_busbw(
+    ds,
+    at=None,
+    path=None,
+    *,
+    size="size_bytes",
+    y="busbw_gbytes_per_s",
+    lines=None,
+    measured=None,
+    said="",
+    width="column",
+    caption="below",
+):
     """Bus bandwidth against message size, one line for each label of ``lines``; ``measured`` names a second variable, drawn as points."""
     view = selections.select(ds, at)
     keys, values, _ = _values(view, size, y, lines, (), None, None)
@@ -116,20 +155,29 @@ def _values(view, x, y, lines, over, band, allow):
     """Labels of the lines, values over (line, x), and the (least, largest) of the band or None; x ascending as the axis is."""
     for what, name in (("x", x), ("lines", lines), ("band", band)):
         if name is not None and name not in view.dims:
-            raise SweepError(f"{what}: {name!r} is not an axis of this slice. Axes are {', '.join(map(str, view.dims))}.")
+            raise SweepError(
+                f"{what}: {name!r} is not an axis of this slice. Axes are {', '.join(map(str, view.dims))}."
+            )
     if view[x].dtype.kind not in "fiu":
         raise SweepError(f"x: {x} has words; a line needs numbers.")
     dims = tuple(dim for dim in (lines, x, band) if dim)
     values = selections.plane(view, y, dims, "y", allow, over)
     values = values if lines else values[None]
     if len(values) > MOST:
-        raise SweepError(f"lines: {len(values)} labels of {lines} cannot be told apart. Choose {MOST} with at, such as {lines}=A,B,C.")
+        raise SweepError(
+            f"lines: {len(values)} labels of {lines} cannot be told apart. Choose {MOST} with at, such as {lines}=A,B,C."
+        )
     spread = None
     if band:
         with np.errstate(all="ignore"):
             finite = np.where(np.isfinite(values), values, np.nan)
             spread = np.fmin.reduce(finite, axis=-1), np.fmax.reduce(finite, axis=-1)
-            values = np.array([[np.median(cell[~np.isnan(cell)]) if (~np.isnan(cell)).any() else np.nan for cell in row] for row in finite])
+            values = np.array(
+                [
+                    [np.median(cell[~np.isnan(cell)]) if (~np.isnan(cell)).any() else np.nan for cell in row]
+                    for row in finite
+                ]
+            )
     keys = [selections._show(label) for label in view[lines].values] if lines else [""]
     return keys, values, spread
 
@@ -178,7 +226,16 @@ def _mark_knee(axes, x, row, color, marker, view, y, share):
     level = np.nanmax(row) * share if sign < 0 else np.nanmin(row) / share
     place, kind = first_crossing(np.log(x) if log else x, (row - level)[None])
     if kind[0] in (1, 2):
-        axes.plot([np.exp(place[0]) if log else place[0]], [level], marker, color=color, ms=4.2, mec="white", mew=0.5, zorder=4)
+        axes.plot(
+            [np.exp(place[0]) if log else place[0]],
+            [level],
+            marker,
+            color=color,
+            ms=4.2,
+            mec="white",
+            mew=0.5,
+            zorder=4,
+        )
 
 
 def _vertical(axes, view, y, values):
@@ -223,5 +280,3 @@ def _name(view, name, first=False):
 
 def _is_table(view, name):
     return view[name].dtype.kind in "OUST"
-
-
