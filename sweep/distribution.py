@@ -10,6 +10,7 @@ imported there.
 """
 
 import contextlib
+import logging
 import os
 from pathlib import Path
 
@@ -22,8 +23,8 @@ PRELOAD = ["sweep.distribution"]  # in each local worker, before anything else: 
 
 
 def run(path, plan, indices, outputs, done, held, address=None, workers=None):
-    """Have workers evaluate the blocks ``indices`` of the store at ``path``; ``done(record, points)`` is called for each.  Once ``held.asked``
-    no more are handed out.
+    """Have workers evaluate the blocks ``indices`` of the store at ``path``; ``done(record, points)`` is called for each.  On Ctrl-C
+    (``held``) no more are handed out, and those in flight are not waited for.
 
     ``address`` is that of a scheduler which runs already (or its scheduler file); ``workers`` starts so many here.
     """
@@ -32,6 +33,7 @@ def run(path, plan, indices, outputs, done, held, address=None, workers=None):
 
     from .execute import run_block
 
+    held.at_once = True
     with _client(address, workers) as client:
         waiting, queue, points = iter(indices), as_completed(loop=client.loop), {}
 
@@ -50,7 +52,7 @@ def run(path, plan, indices, outputs, done, held, address=None, workers=None):
                 done(record, points.pop(future.key))
                 future.release()
                 if held.asked:
-                    continue
+                    break
                 room = IN_FLIGHT * max(1, sum(client.nthreads().values())) - len(points)
                 submit(max(1, min(room, 2 * IN_FLIGHT)))
         except (CancelledError, CommClosedError, OSError, TimeoutError) as error:
@@ -86,10 +88,12 @@ def _local_cluster(workers):
     """A scheduler and ``workers`` processes here, each told which GPU or cores are its own."""
     from distributed import Nanny, Scheduler, SpecCluster
 
+    logging.getLogger("distributed.nanny").setLevel(logging.WARNING)  # that a worker closed at the end is no news
+
     def options(place):
         return {"nthreads": 1, "memory_limit": 0, "preload": PRELOAD, "env": _environment(place, workers)}
 
-    scheduler = {"cls": Scheduler, "options": {"dashboard_address": None, "host": "127.0.0.1"}}
+    scheduler = {"cls": Scheduler, "options": {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}}
     nannies = {place: {"cls": Nanny, "options": options(place)} for place in range(workers)}
     return SpecCluster(workers=nannies, scheduler=scheduler, name="sweep", silence_logs=40)
 

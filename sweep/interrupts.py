@@ -12,11 +12,12 @@ import threading
 class Held:
     """A context in which Ctrl-C sets ``asked``; leaving it raises the KeyboardInterrupt that was held back.
 
+    With ``at_once`` it is raised where it falls as well: a terminal interrupts worker processes too, and nothing is left to wait for.
     Signals belong to the main thread: elsewhere, and where the program has a handler of its own, nothing is changed.
     """
 
     def __init__(self):
-        self.asked, self._before = False, None
+        self.asked, self.at_once, self._before = False, False, None
 
     def __enter__(self):
         if threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
@@ -30,9 +31,9 @@ class Held:
             raise KeyboardInterrupt
 
     def _note(self, number, frame):
-        if self.asked:
+        again, self.asked = self.asked, True
+        if again or self.at_once:
             raise KeyboardInterrupt
-        self.asked = True
 
 
 class Lost:
