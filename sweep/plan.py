@@ -23,10 +23,12 @@ from .stages import Stages, dtype_of
 
 BLOCK_POINTS = 2**20
 IN_FLIGHT = 5  # blocks being evaluated, fetched or written at one time
-BASE_BYTES = 900 * 2**20  # of a process with jax, xarray and zarr loaded, at its peak while the stages are compiled
+# Of a process with jax, xarray and zarr loaded; and what compiling takes at its peak for each equation of the model's trace (measured: 0.03 to
+# 0.055 MiB over the configs that come along).
+BASE_BYTES, COMPILE_BYTES = 320 * 2**20, 60 * 2**10
 # For the estimate of time alone, on 2 cores of 2024: points evaluated and bytes written each second, and seconds to compile one equation of
-# the model's trace (0.9 to 2 ms over the configs that come along; which features occur sets how many equations there are).
-POINTS_PER_S, BYTES_PER_S, COMPILE_S = 8e6, 250e6, 1.4e-3
+# the model's trace (0.9 to 1.5 ms over the configs that come along; which features occur sets how many equations there are).
+POINTS_PER_S, BYTES_PER_S, COMPILE_S = 8e6, 250e6, 1.1e-3
 
 
 class Chunk(NamedTuple):
@@ -278,10 +280,11 @@ class Plan:
         report = size(self.leaves["report"].values())
         stages = size(self.leaves["inputs"]) + size(self.leaves["prepare"]) + size(self.leaves["combine"])
         largest = max([leaf.itemsize * math.prod(lengths[d] for d in leaf.dims) for leaf in self.leaves["combine"]] or [0])
+        base = BASE_BYTES + self.leaves["equations"] * COMPILE_BYTES
         if self.reduction is not None:
             products = sum(v.dtype.itemsize * math.prod(self.chunk_shape(v)) for v in self.variables)
-            return int(BASE_BYTES + IN_FLIGHT * (stages + report) + 3 * products)
-        return int(BASE_BYTES + IN_FLIGHT * (report + stages) + 4 * largest)
+            return int(base + IN_FLIGHT * (stages + report) + 3 * products)
+        return int(base + IN_FLIGHT * (report + stages) + 4 * largest)
 
     @property
     def seconds(self):

@@ -53,7 +53,7 @@ class NumpyStages(stages.Stages):
     def leaves(self):
         two = NumpyStages(self.mesh, self.outputs, (2,) * len(self.shape))((0,) * len(self.shape))
         found = {n: stages.Leaf(tuple(d for d, s in zip(self.mesh.dims, v.value.shape) if s > 1), 8) for n, v in two.items()}
-        return {"inputs": [], "prepare": [], "combine": list(found.values()), "report": found}
+        return {"inputs": [], "prepare": [], "combine": list(found.values()), "report": found, "equations": 0}
 
     def _array(self, name, value):
         value = np.asarray(value)
