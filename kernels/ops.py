@@ -103,6 +103,15 @@ def ratio(numerator, denominator, empty=0.0):
     return where(zero, empty, numerator / where(zero, 1.0, denominator))
 
 
+def inverse(value, factor, valid):
+    """``1 / (value * factor)`` where ``valid``, 0 where ``value`` is infinite, else infinity, whose gradient is not a number."""
+    bounded = value < float("inf")
+    if isinstance(value, _PLAIN) and isinstance(valid, _PLAIN):
+        return where(valid, where(bounded, 1.0 / (where(valid & bounded, value, 1.0) * factor), 0.0), float("inf"))
+    # the denominator is guarded, not the result: 1/0 of a 0 that depends on all that value does
+    return where(bounded, 1.0 / (where(valid & bounded, value, where(bounded, 0.0 * value * value, 1.0)) * factor), 0.0)
+
+
 def present(code):
     """The codes a category may take here: one for a concrete code, else None (any)."""
     return {int(code)} if is_concrete(code) else None

@@ -103,16 +103,17 @@ def exposed(terms, values):
 
 
 def solve(terms, costs, target):
-    """The largest u at which ``exposed`` stays within ``target``; negative where no link does it, inf where any does."""
+    """The largest u at which ``exposed`` stays within ``target``; 0 where no link does it, inf where any does."""
 
     def at(u):
         return exposed(terms, {name: cost.seconds(u) for name, cost in costs.items()})
 
-    attainable = at(0.0) <= target
+    lacking = at(0.0) - target
+    attainable = lacking <= 0.0
     kinks = _kinks(costs.values())
     start = largest(lambda u: where(at(u) <= target, u, 0.0), kinks) if kinks else 0.0
     root = repeat(lambda u: minimum(u + _step(terms, costs, target, u), NO_LINK), where(attainable, start, 0.0), NEWTON_STEPS)
-    return where(attainable, where(root >= NO_LINK, float("inf"), root), -1.0)
+    return where(attainable, where(root >= NO_LINK, float("inf"), root), 0.0 * lacking)  # 0 whose gradient knows its causes
 
 
 def _kinks(costs):

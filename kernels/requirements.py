@@ -4,7 +4,7 @@ Windows, slack and the step are those at infinite link speed, so that no require
 """
 
 from .inputs import channel_u
-from .ops import choose, is_concrete, where
+from .ops import choose, inverse, is_concrete, where
 from .overlap import solve
 from .reduction import way_codes
 
@@ -67,8 +67,7 @@ def _by_way(x, ways, solved):
 def _port(x, u):
     """Port bytes/s of a solution u: 0 where any link does, inf where none does or the channels cannot."""
     least = 0.0 if is_concrete(x.channels) and x.channels == 0 else channel_u(x)
-    feasible = (u > 0.0) & (u >= least)
-    return where(feasible, 1.0 / (where(feasible, u, 1.0) * x.link_efficiency), float("inf"))
+    return inverse(u, x.link_efficiency, (u > 0.0) & (u >= least))
 
 
 def _still(costs):

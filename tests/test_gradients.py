@@ -1,4 +1,4 @@
-"""Gradients of the step and of the requirement: finite where a point can run, NaN where it cannot, and those of differences."""
+"""Gradients of the step and of the requirement: finite where both are, NaN where they are not, and those of differences."""
 
 import numpy as np
 import pytest
@@ -52,3 +52,31 @@ def test_gradients_are_those_of_differences():
 def test_gradients_of_an_impossible_point_are_nan():
     value, slopes = gradient("step_time_s", tp=3)
     assert np.isnan(value) and np.isnan(slopes["efficiency"]) and np.isnan(slopes["link_gbps"])
+
+
+@pytest.mark.parametrize("output, changes", [
+    ("required_link_gbps", {}), ("required_link_gbps", dict(zero_stage=3)),
+    ("link_gbps_at_tolerance", {}), ("link_gbps_at_tolerance", dict(zero_stage=1, overlap_slowdown=0.2)),
+], ids=str)
+def test_gradients_of_an_infinite_requirement_are_nan(output, changes):
+    """By every input that moves the requirement where it is finite; NumPy says infinity without a warning."""
+    never = changes | dict(link_latency_us=1e6)
+    (near, moving), (far, slopes) = gradient(output, **changes), gradient(output, **never)
+    assert np.isfinite(near) and np.isinf(far)
+    assert {name for name, slope in moving.items() if not np.isfinite(slope)} == set()
+    moved = {name for name, slope in moving.items() if slope != 0}
+    assert "efficiency" in moved and {name for name in moved if not np.isnan(slopes[name])} == set()
+    assert evaluate(Inputs(**(POINT | never)), (output,))[output] == np.inf
+
+
+def test_gradients_beside_an_infinite_requirement_stay_finite():
+    """Of a whole batch under jit and vmap: NaN at the point without a port, the single point's slope at the others."""
+
+    def value(latency, efficiency):
+        return evaluate(Inputs(**(POINT | dict(link_latency_us=latency, efficiency=efficiency))), ("required_link_gbps",))["required_link_gbps"]
+
+    with jax.enable_x64(True):
+        slopes = jax.jit(jax.vmap(jax.grad(value, (0, 1))))(np.array([5.0, 1e6]), np.array([0.4, 0.4]))
+    _, alone = gradient("required_link_gbps", link_latency_us=5.0)
+    for found, name in zip(slopes, ("link_latency_us", "efficiency")):
+        assert found[0] == pytest.approx(alone[name]) and np.isnan(found[1])
