@@ -5,7 +5,7 @@
 Nine axes, 1.1 M points, float64, `auto` and three ZeRO stages, nothing stored.  Times are CPU seconds of this process (best of
 several), so that other work on the machine does not count; ratios between lines of one run are what is to be compared.
 
-What bounds all outputs: about a third each goes to the inverse (five stacked kinks and four Newton steps over all candidates, on
+What bounds all outputs: about a third each goes to the inverse (its kinks side by side, then four Newton steps over all candidates, on
 1/43 of the points: the link's axis is not in it), to the services, terms and step at full rank, and to writing the outputs (74 MB).
 The step alone spends nearly all in combine: candidates' dot products with services.
 """
