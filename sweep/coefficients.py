@@ -45,6 +45,7 @@ _SYNCHRONOUS = _gaps(312, 320, 160, 1600)  # synchronous launches: latency in ev
 _EARLY = Coefficient("gemm_efficiency", 0.78, 0.65, 0.82, 0.1)
 # a collective inside a step waits for its launch and for the slowest rank, which nccl-tests' loop does not
 _RANK_WAIT = Coefficient("scaleup_latency_us", 2.0, 1.0, 6.0, 0.7)
+_NARROW = _gaps(2250)  # casts, maxima and transposes are kernels of their own before each narrow multiplication
 # that node's own table of multiplications: 0.49 of peak where they are large, 0.65 at best (configs/system/b200_bf16_ceperm.json)
 _SIMUMAX = Coefficient("gemm_efficiency", 0.49, 0.44, 0.65, 0.1)
 EXPOSED = (1, 2, 4, 8)
@@ -85,12 +86,12 @@ STACKS = {
         "Megatron-Core on one B200 node, gradients in fp32 (SimuMax's runs)",
         _stack(0.4, 4.0, 1.0, 40, _SIMUMAX),
     ),
-    "megatron-bridge": ("Megatron-Bridge, dense models, fp8 by tensor scaling", _stack(0.6, 2.5, 0.3, 20)),
+    "megatron-bridge": ("Megatron-Bridge, dense models, fp8 by tensor scaling", _stack(0.6, 2.5, 0.3, 20, _NARROW)),
     "megatron-bridge-mxfp8": (
         "Megatron-Bridge, dense models, block-scaled fp8: quantisation is one more pass over the bytes",
-        _stack(0.6, 3.0, 0.3, 20),
+        _stack(0.6, 3.0, 0.3, 20, _NARROW),
     ),
-    "megatron-bridge-nvfp4": ("Megatron-Bridge, dense models, nvfp4", _stack(0.6, 3.0, 0.3, 20)),
+    "megatron-bridge-nvfp4": ("Megatron-Bridge, dense models, nvfp4", _stack(0.6, 3.0, 0.3, 20, _NARROW)),
     "megatron-bridge-25": ("Megatron-Bridge 25.x, MoE", _stack(0.5, 4.0, 2.0, 40, host_high=12.0)),
     "megatron-bridge-26.02": ("Megatron-Bridge 26.02-26.04, MoE", _stack(0.5, 4.0, 1.0, 40, host_high=12.0)),
     "megatron-bridge-26.06": (

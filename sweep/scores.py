@@ -173,6 +173,9 @@ def nearest(fit, runs):
 # -- intervals ----------------------------------------------------------------------------------------------------------------
 
 
+LEAST = 8  # residuals of a family that has a width of its own
+
+
 def family(run):
     """Family of an interval: generation, dense or MoE, and host-bound (few tokens of a small model) or not."""
     i = run.inputs
@@ -180,20 +183,22 @@ def family(run):
     return f"{generation(run.accelerator)} {run.family.split()[-1]}{' host-bound' if small else ''}"
 
 
-def spread(runs, error, level=0.8):
+def spread(runs, error, level=0.8, leverage=None):
     """family -> half-width (in log) that holds ``level`` of its errors; "all" for families too small to have their own.
 
-    The quantile is taken at (n + 1) level / n, which makes it hold for the next row as well (conformal), and the errors are those
-    of rows that the fit saw, so they are widened by the ratio of held-out to seen errors that sources.py's splits show.
+    ``error`` are those of rows that the fit saw; ``leverage`` (leverages.py) turns each into what the row would have shown had it
+    been left out.  The quantile is that of split conformal prediction, the ceil((n + 1) level)-th of n, so that the next row is held too.
     """
     groups = defaultdict(list)
-    for run, e in zip(runs, error):
-        groups[family(run)].append(abs(np.log1p(e)))
-        groups["all"].append(abs(np.log1p(e)))
+    left = np.zeros(len(runs)) if leverage is None else leverage
+    for run, e, h in zip(runs, error, left):
+        size = abs(np.log1p(e)) / (1 - h)
+        groups[family(run)].append(size)
+        groups["all"].append(size)
     half = {}
     for name, values in groups.items():
-        if len(values) >= 8:
-            half[name] = float(np.quantile(values, min(1.0, level * (len(values) + 1) / len(values))))
+        if len(values) >= LEAST:
+            half[name] = float(np.sort(values)[min(len(values), int(np.ceil((len(values) + 1) * level))) - 1])
     return half
 
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from . import differences, predictions, runs, scores, targets
+from . import differences, leverages, predictions, runs, scores, targets
 
 LEVELS = (50, 80, 90, 95)  # of the intervals kept, in per cent
 NOT_USABLE = 0.10  # of a family; more is said
@@ -32,7 +32,9 @@ def validate(path=None):
     predicted = predictions.predict(usable)
     error = scores.errors(usable, predicted)
     fit = np.array([run.split == "fit" for run in usable])
-    half = scores.spread([r for r, f in zip(usable, fit) if f], error[fit])
+    seen = [run for run, f in zip(usable, fit) if f]
+    held = leverages.leverages(seen)
+    half = scores.spread(seen, error[fit], leverage=held)
     covered, width = scores.inside(usable, predicted, half)
     rows = [
         {
@@ -68,7 +70,7 @@ def validate(path=None):
             for row in scores.growth(usable, predicted)
         ],
         "yardsticks": _yardsticks(usable, predicted),
-        "interval": _interval(usable, predicted, fit, half, covered),
+        "interval": _interval(usable, predicted, fit, half, covered, held),
         "not_usable": _not_usable(everything),
         "overlap": [c._asdict() for c in differences.contrasts()] if path is None else [],
         "left_out": stored().get("left_out", {}),
@@ -179,14 +181,14 @@ def _yardsticks(usable, predicted):
     return out
 
 
-def _interval(usable, predicted, fit, half, covered):
+def _interval(usable, predicted, fit, half, covered, held):
     """Coverage of the 80 % interval on unseen rows by family, and its width beside that of a constant fraction of peak."""
     test = ~fit
     rows = [run for run, t in zip(usable, test) if t]
     seen = [run for run, f in zip(usable, fit) if f]
     flat = scores.spread(seen, scores.errors(seen, scores.constant_fraction(seen, seen)))
     error = scores.errors(seen, predicted[fit])
-    levels = {str(level): scores.spread(seen, error, level / 100) for level in LEVELS}
+    levels = {str(level): scores.spread(seen, error, level / 100, held) for level in LEVELS}
     rested = Counter(name for run in seen for name in (scores.family(run), "all"))
     residuals = {name: rested[name] for name in half}
     out = {"half_width": half, "levels": levels, "residuals": residuals, "coverage": float(np.mean(covered[test])), "families": {}}

@@ -49,7 +49,7 @@ def test_a_band_says_what_it_rests_on():
     band = intervals.band("hopper dense", 80)
     assert band.rows == rested["hopper dense"] and f"{band.rows} published runs" in band.words()
     assert band.factor == pytest.approx(math.exp(validation.stored()["interval"]["levels"]["80"]["hopper dense"]))
-    small = intervals.band("tpu dense", 80)
+    small = intervals.band("volta dense", 80)
     assert small.family == "all" and small.rows == rested["all"] and "all families" in small.words()
     assert intervals.band("hopper dense", 50).factor < band.factor < intervals.band("hopper dense", 95).factor
 

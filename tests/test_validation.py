@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from sweep import calibration, predictions, presets, runs, scores, targets, validation
+from sweep import calibration, leverages, predictions, presets, runs, scores, targets, validation
 from sweep.errors import SweepError
 
 
@@ -118,6 +118,25 @@ def test_a_fit_finds_what_made_the_rows(everything):
     fit = calibration.fit_stack("llm-foundry-hopper", rows)
     assert np.max(np.abs(fit.errors)) < 0.02
     assert fit.values["attention_efficiency"] == pytest.approx(numbers["attention_efficiency"]["bf16"], rel=0.1)
+
+
+def test_runs_unlike_their_like_do_not_bend_a_fit(everything):
+    rows = [run for run in runs.usable(everything) if run.stack == "llm-foundry-hopper" and run.split == "fit"]
+    made = [run._replace(step_s=float(s)) for run, s in zip(rows, predictions.predict(rows), strict=True)]
+    spoiled = [run._replace(step_s=run.step_s * (1.5 if k % 6 == 0 else 1.0)) for k, run in enumerate(made)]
+    fit = calibration.fit_stack("llm-foundry-hopper", spoiled)
+    others = np.array([k % 6 != 0 for k in range(len(rows))])
+    assert np.median(np.abs(fit.errors[others])) < 0.01 and np.all(fit.errors[~others] < -0.25)
+
+
+def test_few_rows_have_large_leverages(everything):
+    rows = [run for run in runs.usable(everything) if run.split == "fit" and run.stack in ("megatron-eager", "megatron-2021")]
+    found = leverages.leverages(rows)
+    few = np.array([run.stack == "megatron-2021" for run in rows])
+    assert np.all((found >= 0) & (found <= leverages.HIGHEST)) and found[few].mean() > 0.3 > 0.05 > found[~few].mean()
+    error = np.full(len(rows), 0.05)
+    plain, held = scores.spread(rows, error), scores.spread(rows, error, leverage=found)
+    assert all(held[name] >= plain[name] for name in plain) and held["all"] > plain["all"]
 
 
 def test_coefficients_are_physical():
