@@ -15,7 +15,7 @@ Bytes count one direction; links are duplex.
 
 from typing import NamedTuple
 
-from .ops import ceil, clip, floor, is_concrete, log2, maximum, minimum, ratio, where
+from .ops import ceil, clip, floor, hair, is_concrete, log2, maximum, minimum, ratio, where
 from .quantities import ALGORITHMS
 
 RING, TREE, HIERARCHICAL, IN_NETWORK = (ALGORITHMS.index(name) for name in ("ring", "tree", "hierarchical", "in-network"))
@@ -236,7 +236,8 @@ def slope_of(item, nbytes, u):
     if is_concrete(item.h) and item.h == 0:
         return item.b
     # at a kink (u = g/h) the port counts as the slower tier, however the product rounds
-    step = where(item.h * u * (1.0 + 1e-12) >= item.g, 1.0, item.p) if not (is_concrete(item.p) and item.p == 1) else 1.0
+    wire = item.h * u
+    step = where(wire * (1.0 + hair(wire)) >= item.g, 1.0, item.p) if not (is_concrete(item.p) and item.p == 1) else 1.0
     return item.b + nbytes * item.h * step
 
 

@@ -112,6 +112,11 @@ def inverse(value, factor, valid):
     return where(bounded, 1.0 / (where(valid & bounded, value, where(bounded, 0.0 * value * value, 1.0)) * factor), 0.0)
 
 
+def hair(*values):
+    """What rounding may add to or take from a quotient or product of ``values``, relative: twelve digits, six in single precision."""
+    return 1e-6 if any(getattr(value, "dtype", None) == np.float32 for value in values) else 1e-12
+
+
 def present(code):
     """The codes a category may take here: one for a concrete code, else None (any)."""
     return {int(code)} if is_concrete(code) else None

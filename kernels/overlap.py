@@ -18,7 +18,7 @@ Contention only changes offsets and counts (``contended``), pipelines and chunks
 from typing import NamedTuple
 
 from .collectives import fastest, seconds
-from .ops import ceil, clip, is_concrete, is_zero, largest, maximum, minimum, positive, ratio, repeat, smallest, where
+from .ops import ceil, clip, hair, is_concrete, is_zero, largest, maximum, minimum, positive, ratio, repeat, smallest, where
 
 NEWTON_STEPS = 4
 NO_LINK = 1e20
@@ -276,7 +276,7 @@ def buckets(curve, bucket_bytes, first_bytes, cost, name, experts=True, alike=No
 
 def _trim(quotient):
     """A quotient that rounding left a hair above a whole number counts as that number."""
-    return quotient - 1e-12 * maximum(quotient, 1.0)
+    return quotient - hair(quotient) * maximum(quotient, 1.0)
 
 
 def contended(run, slowdown, comm_slowdown):
