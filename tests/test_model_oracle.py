@@ -195,7 +195,7 @@ BOUNDS = {
     "zero bubble": 0.2,  # all stages are taken to end together; a head's hops
     "dualpipe": 0.4,  # the same; the ends of the model, hops that fill a bubble
     "shards": 0.25,  # FSDP in a pipeline: every pass of the fill and the last stage's root count in full
-    "shards of a zero bubble": 0.4,  # the same; weight gradients of the drain too
+    "shards of a zero bubble": 0.7,  # the same; weight gradients of the drain too
     "contended chunks": 0.5,  # slow-downs of chunks add up over all stages
     "contended zero bubble": 0.7,
     "contended port": 0.8,
