@@ -189,12 +189,13 @@ def to_markdown(report):
     )
     lines += ["", "## Rows not usable", ""]
     lines += _table(
-        ("family", "rows", "not usable", "reasons"),
+        ("family", "rows", "not usable", "of architectures that the model describes", "reasons"),
         [
             (
                 name,
                 s["rows"],
                 f"{s['not_usable']} ({_percent(s['share'])})",
+                _percent(s["share_of_the_describable"]),
                 "; ".join(f"{why} ({n})" for why, n in s["reasons"].items()),
             )
             for name, s in f["not_usable"].items()

@@ -208,6 +208,12 @@ def _interval(usable, predicted, fit, half, covered, held):
     return out
 
 
+def _share(total, why):
+    """Share not usable of the rows whose architecture the model describes."""
+    outside = sum(n for reason, n in why.items() if "outside the model" in reason)
+    return (sum(why.values()) - outside) / (total - outside) if total > outside else 0.0
+
+
 def _not_usable(everything):
     total = Counter(run.family for run in everything)
     bad = defaultdict(Counter)
@@ -219,6 +225,7 @@ def _not_usable(everything):
             "rows": total[name],
             "not_usable": sum(why.values()),
             "share": sum(why.values()) / total[name],
+            "share_of_the_describable": _share(total[name], why),
             "reasons": dict(why.most_common()),
             "above_limit": sum(why.values()) > NOT_USABLE * total[name],
         }
