@@ -67,7 +67,7 @@ def reduction_algorithms(x, net, group):
 
 
 def _where(condition, yes, no):
-    return yes if yes is no else where(condition, yes, no)
+    return yes if yes is no or (is_concrete(yes) and is_concrete(no) and yes == no) else where(condition, yes, no)
 
 
 def _gather_algorithms(x, net, group):
