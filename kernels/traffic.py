@@ -8,7 +8,7 @@ the scale-up domain at every point of a sweep carries no link at all.
 from typing import NamedTuple
 
 from . import collectives as c
-from .ops import is_concrete, maximum, minimum, positive, where
+from .ops import ceil, clip, is_concrete, is_zero, maximum, minimum, positive, ratio, where
 from .overlap import Candidate, Cost, Term
 from .placement import domains_of_pod
 from .work import FULL, SELECTIVE
@@ -35,14 +35,34 @@ def traffic(x, work, compute, net):
 
 
 def hop_cost(x, net):
-    """Cost of one hop between stages: T h activations, of which each tp rank sends its part (Megatron's scatter-gather)."""
+    """Cost of one hop between stages: T h activations, of which each tp rank sends its part (Megatron's scatter-gather).
+
+    Some hops cross pods: the cost is the mean over hops, which their sum over the pipeline asks for.
+    """
     nbytes = tokens(x) * x.hidden * ACTIVATION_BYTES / x.tp
     if x.at_most("gpus") <= x.at_least("scaleup_domain"):
         return Cost((([c.Algorithm(0, net.inner_latency_s, 0.0, net.inner_s_per_byte, 0.0, 1.0)], nbytes),))
     crosses = x.gpus > x.scaleup_domain
-    line = c.Algorithm(0, where(crosses, net.latency_s, net.inner_latency_s), where(crosses, net.half_bytes, 0.0),
-                       where(crosses, 0.0, net.inner_s_per_byte), where(crosses, 1.0, 0.0), 1.0)
+    share, slow = _above_pods(x, net)
+    latency = net.latency_s if is_zero(share) else net.latency_s + share * (net.top_latency_s - net.latency_s)
+    line = c.Algorithm(0, where(crosses, latency, net.inner_latency_s), where(crosses, net.half_bytes, 0.0),
+                       where(crosses, 0.0, net.inner_s_per_byte), where(crosses, 1.0 + share * (slow - 1.0), 0.0), 1.0)
     return Cost((([line], nbytes),))
+
+
+def _above_pods(x, net):
+    """Share of the messages between stages that cross pods, and how many times longer their bytes take.
+
+    Ranks lie stage after stage (pp outermost), so the ranks of one stage send across each pod's end, all at once: they share its
+    uplinks, which are 1/oversubscription of its ports.
+    """
+    if is_concrete(net.oversubscription) and net.oversubscription == 1 and net.top_latency_s is net.latency_s:
+        return 0.0, 1.0
+    pod, stage = maximum(x.pod_gpus, x.scaleup_domain), x.gpus / x.pp
+    pods = ceil(x.gpus / pod)
+    last = minimum((x.gpus - (pods - 1.0) * pod) / stage, 1.0)
+    share = clip(ratio(pods - 2.0 + last, x.pp - 1.0), 0.0, 1.0)
+    return share, maximum(net.oversubscription * minimum(stage / pod, 1.0), 1.0)
 
 
 def tokens(x):

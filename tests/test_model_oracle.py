@@ -143,8 +143,8 @@ class Case:
         return Design(
             stages, chunks, int(x["micro_batches"]), ("1f1b", "zb-h1", "dualpipe")[int(x["schedule"])], blocks, forward, backward,
             c["block_wgrad_s"], on_port, (c["embedding_forward_s"], c["embedding_backward_s"]),
-            (c["head_forward_s"], c["head_backward_s"]), network.message(self.net, self.tokens * x["hidden"] * 2 / x["tp"],
-                                                                           x["gpus"] > x["scaleup_domain"]),
+            (c["head_forward_s"], c["head_backward_s"]),
+            network.stage_hop(self.net, self.tokens * x["hidden"] * 2 / x["tp"], int(x["gpus"]), stages, x["scaleup_domain"], x["pod_gpus"]),
             (c["optimizer_first_s"], c["optimizer_middle_s"], c["optimizer_last_s"]), int(x["zero_stage"]),
             grads * (work["block_params"] + work["block_expert_params"]), grads * work["block_expert_params"],
             grads * work["embedding_params"], grads * work["head_params"],

@@ -145,3 +145,20 @@ def message(net, size, crosses):
     if crosses:
         return net.latency + (net.half_bytes + size) / net.rate
     return net.inner_latency + size / net.inner_rate
+
+
+def stage_hop(net, size, gpus, stages, domain, pod):
+    """Mean seconds of a message between neighbouring stages, over all of them: ranks lie stage after stage, domain by domain, pod by pod.
+
+    The ranks that send across a pod's end at one time share what leaves it.
+    """
+    if gpus <= domain or stages == 1:
+        return message(net, size, gpus > domain)
+    ranks, pod, total = gpus // stages, max(pod, domain), 0.0
+    for sender in range(gpus - ranks):
+        if sender // pod == (sender + ranks) // pod:
+            total += message(net, size, True)
+        else:
+            slow = max(1.0, min(ranks, pod) * net.oversubscription / pod)
+            total += net.pod_latency + (net.half_bytes + size * slow) / net.rate
+    return total / (gpus - ranks)
