@@ -12,14 +12,14 @@ from .errors import SpecError
 TOLERANCE = 1e-3  # of the figure: 1978 and 1979 are the same peak
 GIB = 2.0**30 / 1e9
 ELEMENTS = ("grad_bytes", "param_bytes", "dispatch_bytes", "combine_bytes")
-WIDEST = 8.0
-"""Bytes of the widest number that anything trains with (fp64)."""
+WIDTHS = (16.0, 32.0, 64.0)
+"""Bits of the numbers that training uses, none of which is as many bytes wide (8 is: fp64)."""
 
 
 def refuse(written, tables):
     """Raise SpecError where a constant equals a figure of the accelerator that means something else."""
     for name in ELEMENTS:
-        if name in written and not written[name].dims and written[name].values > WIDEST:
+        if name in written and not written[name].dims and written[name].values in WIDTHS:
             bits = written[name].values
             raise SpecError(f"{written[name].place}: no element has {bits:g} bytes. Write {bits / 8:g} if these are its bits.")
     entries, dims, _ = tables.get("accelerator", ((), ("none",), ""))

@@ -3,6 +3,7 @@
 import _thread
 import errno
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -92,6 +93,15 @@ def test_a_full_disk(tmp_path, undisturbed):
         subprocess.run(["umount", str(small)], check=True)
 
 
+@pytest.fixture
+def heeded():
+    """Ctrl-C as in a terminal: a job in the background starts with it ignored, and so do the tests of that job."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
 def test_ctrl_c_finishes_the_blocks_in_flight(tmp_path, undisturbed, monkeypatch):
     finish = execute.Runner.finish
     monkeypatch.setattr(execute.Runner, "finish", lambda *a: (time.sleep(0.05), finish(*a))[1])
@@ -111,7 +121,6 @@ def test_ctrl_c_finishes_the_blocks_in_flight(tmp_path, undisturbed, monkeypatch
 
 def lose_an_interrupt():
     """Ctrl-C while a callback of the garbage collector runs: Python prints the exception and forgets it."""
-    import signal
     import weakref
 
     class Thing:
@@ -127,6 +136,7 @@ def lose_an_interrupt():
     return held
 
 
+@pytest.mark.usefixtures("heeded")
 def test_ctrl_c_in_a_callback_of_the_garbage_collector_counts_too(tmp_path, undisturbed, monkeypatch):
     dispatch = execute.Runner.dispatch
     monkeypatch.setattr(execute.Runner, "dispatch", lambda *a: (lose_an_interrupt(), dispatch(*a))[1])
@@ -139,7 +149,8 @@ def test_ctrl_c_in_a_callback_of_the_garbage_collector_counts_too(tmp_path, undi
 
 def test_every_verb_exits_with_130_on_ctrl_c_wherever_it_falls():
     code = (
-        "import sys; sys.path.insert(0, sys.argv.pop(1)); import test_faults; from sweep import cli, listings\n"
+        "import signal, sys; signal.signal(signal.SIGINT, signal.default_int_handler); sys.path.insert(0, sys.argv.pop(1))\n"
+        "import test_faults; from sweep import cli, listings\n"
         "rows = listings.rows\n"
         "listings.rows = lambda *a, **k: (test_faults.lose_an_interrupt(), rows(*a, **k))[1]\n"
         "cli.main()"
