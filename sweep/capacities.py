@@ -52,7 +52,7 @@ def waits(gpus, mix=USUAL, utilisations=UTILISATIONS, usd_per_gpu_hour=2.0):
         rows.append(
             {
                 "utilisation": busy,
-                "waiting_jobs": _known(found.probability),
+                "share_waiting": _known(found.probability),
                 "wait_hours": _known(found.mean * mix.job_hours),
                 "wait_p99_hours": found.p99 * mix.job_hours,
                 "idle_gpus": gpus * (1 - busy),
@@ -139,7 +139,7 @@ def fleet_waits(demand, target_s, utilisations=(0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0
             {
                 "replicas": replicas,
                 "utilisation": busy,
-                "waiting_requests": _known(found.probability),
+                "share_waiting": _known(found.probability),
                 "wait_ms": _known(found.mean * demand.seconds * 1e3),
                 "wait_p99_ms": found.p99 * demand.seconds * 1e3,
                 "meets": bool(found.p99 * demand.seconds <= target_s),
