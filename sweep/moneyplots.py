@@ -38,6 +38,7 @@ def draw_ceiling(mix=capacities.USUAL, path=None, *, gpus=None, targets=TARGETS,
     text = (
         f"Utilisation up to which jobs wait no longer than a target on average, served in order: gangs of {gangs}{shares} accelerators, "
         f"{mix.job_hours:g} h each (variation {mix.duration_cv:g}), arrivals of variation {mix.arrival_cv:g}. Grey: beyond it the queue never ends. "
+        f"{'' if gpus is None else f'Upright line: {gpus:,} accelerators. '}"
         "G/G/m with gangs, within 35 % of a simulated mean wait where that is a twentieth of a job or more."
     )
     with matplotlib.rc_context(drawings.STYLE):
