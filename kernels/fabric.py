@@ -127,8 +127,8 @@ def counts(gpus, radix, design=RAIL_OPTIMISED, rails=8, planes=1, oversubscripti
 def port(link_gbps, switch_gbps, largest_port_gbps, planes=None, radix=None):
     """(planes, port speed, radix): how a port of ``link_gbps`` meets a switch of ``switch_gbps``; any one unit of rate.
 
-    An infinite port is priced as one of 10^18 bytes/s.  Planes are as few as keep the port within ``largest_port_gbps``, unless given.  The radix is the switch's capacity
-    over the port's speed, at most 256, unless given.
+    Planes are as few as keep the port within ``largest_port_gbps``, unless given.  The radix is the switch's capacity over the
+    port's speed, at most 256, unless given.  An infinite port is priced as one of 10^18 bytes/s.
     """
     link_gbps = ops.minimum(link_gbps, 1e18)
     if planes is None:

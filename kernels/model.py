@@ -30,7 +30,7 @@ from .work import work as work_of
 
 __all__ = ["Core", "Inputs", "Parts", "combine", "evaluate", "model_version", "prepare", "report"]
 
-model_version = "1"
+model_version = "2"
 """Changes whenever the same inputs give other numbers."""
 
 ALL = quantities.EVERY_OUTPUT

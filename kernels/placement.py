@@ -41,6 +41,7 @@ def _both_holders(x, group):
 
 
 def may_hold_two(x):
+    """Whether some point of the sweep is DualPipe's."""
     codes = x.codes("schedule")
     return codes is None or DUALPIPE in codes
 

@@ -1,6 +1,9 @@
-"""What a version of NCCL can choose: algorithms by the release that brought them (NVIDIA's release notes of NCCL).
+"""What a version of NCCL can choose: algorithms by the release that brought them.
 
-    2.4     double binary trees for all-reduce across nodes (docs.nvidia.com/deeplearning/nccl/release-notes, 2.4.2)
+The release notes of 2.18.1 were read (docs.nvidia.com/deeplearning/nccl/release-notes); the other three releases are as their
+documentation is remembered, and want a look before much rests on them.
+
+    2.4     double binary trees for all-reduce across nodes (2.4.2)
     2.17    NVLS, reduction in the NVLink switch, inside a node of Hopper and later (2.17.1)
     2.18    NVLS with a tree across nodes (2.18.1)
     2.23    PAT, log2 n steps for all-gather and reduce-scatter, one rank per node (2.23.4)
