@@ -142,7 +142,9 @@ def _step(terms, costs, target, u):
 
     def least(value, slope):
         """The smallest step where the other terms together are at ``value`` and rise by ``slope``."""
-        return minimum(*(ratio(positive(-value - more), slope + incline, float("inf")) for more, incline in lines[-1]))
+        rises = [(-value - more, slope + incline) for more, incline in lines[-1]]
+        # a candidate that is absent (-inf) has no step: of inf / slope the gradient is not a number, and min would spread it
+        return minimum(*(ratio(positive(left), where(left < float("inf"), rise, 0.0), float("inf")) for left, rise in rises))
 
     return smallest(least, others)
 

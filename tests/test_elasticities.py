@@ -30,6 +30,7 @@ def in_blocks(spec):
 CASES = {
     "calibrated": dict(model="llama-3-70b", accelerator=["a100", "h100"], tp=8, dp=[2, 64, 96], zero_stage=[0, 1], link_latency_us=[0, 5]),
     "sharded": dict(model="llama-3-8b", accelerator="h100", dp=[16, 64], zero_stage=3, recompute=["none", "full"], efficiency=[0.3, 0.31, 0.45, 0.5]),
+    "pipelined": dict(model="llama-3-70b", accelerator="h100", tp=8, dp=[16, 64], pp=[1, 4], schedule=["1f1b", "zb-h1", "dualpipe"]),
     "contended": dict(
         model="mixtral-8x7b", accelerator="h100", ep=8, pp=4, dp=[16, 32], micro_batches=8, overlap_slowdown=[0.1, 0.3], comm_slowdown=0.2,
         oversubscription=[1, 2], pod_gpus=64, algorithm="hierarchical",
