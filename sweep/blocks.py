@@ -80,6 +80,18 @@ class Blocks:
         found.update({name: (value,) for name, value in self.constants.items() if isinstance(value, str)})
         return found
 
+    @cached_property
+    def witnesses(self):
+        """Of a store that is not finished, numbers along the axes that the status lacks: NaN in a block that is missing, where it is not."""
+        if self.ds.attrs.get("complete", 1) or self.codes is None:
+            return ()
+        numbers = [(name, array) for name, array in self.ds.data_vars.items() if array.dtype.kind == "f" and not name.startswith("elasticity_")]
+        found, lacking = [], set(self.dims) - set(self.ds["status"].dims)
+        for name, array in sorted(numbers, key=lambda entry: -entry[1].ndim):
+            if lacking & set(array.dims):
+                found, lacking = [*found, name], lacking - set(array.dims)
+        return tuple(found)
+
     def number(self, text, what):
         """An expression of these names that is a number, for ``what`` in errors."""
         return expressions.compile(text, self.names, what, self.categories, "number")
@@ -236,11 +248,14 @@ class Block:
         """Points of status ok or allowed, an open mesh of booleans; read only where the zone map leaves it open."""
         codes, every = self.blocks.codes, self.all_valid()
         if every is not None:
-            return np.full((1,) * len(self.shape), every)
-        status = self["status"]
-        result = status == codes[0]
-        for code in codes[1:]:
-            result = result | (status == code)
+            result = np.full((1,) * len(self.shape), every)
+        else:
+            status = self["status"]
+            result = status == codes[0]
+            for code in codes[1:]:
+                result = result | (status == code)
+        for name in self.blocks.witnesses:
+            result = result & ~np.isnan(self[name])
         return result
 
     def all_valid(self):

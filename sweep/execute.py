@@ -63,6 +63,8 @@ def run(spec, path=None, *, part=None, extend=False, overwrite=False, dask=None,
     the blocks in flight are finished.
     """
     path = str(path or spec.store.get("path") or default_path(spec))
+    if "://" in path:
+        raise StoreError(f"{path}: a run writes on a file system. Write a path here with -o, and copy the store there once it is complete.")
     swaps.finish_swap(path)
     if overwrite:
         swaps.refuse_foreign(path)

@@ -121,6 +121,8 @@ class Solution(NamedTuple):
         here = ", ".join(f"{name} {_said(row[name])}" for name in shown)
         if word == "always":
             return f"Always: {self.where} at every {span} that can run; at the {self.find}, {value}: {here}."
+        if row[self.name] == self.tried.max() and self.find == "largest" and self.name == self.varied:
+            here += f"; more than {value} was not tried"
         there = ", ".join(f"{name} {_said(row[f'{name}_further'])}" for name in shown)
         again = f" It fails again at {_said(row['fails_again'])}." if row["fails_again"] == row["fails_again"] else ""
         law = (
@@ -163,9 +165,8 @@ def search(name, where=WHERE, find=None, upto=None, allow=(), **inputs):
         raise SpecError(f"upto: {name} is not counted in whole numbers. Leave upto out.")
     tried = _whole(mesh, varied, upto) if counted else _grid(mesh, row)
     if mesh.size * len(tried) > LIMIT:
-        raise SpecError(
-            f"solve: {mesh.size} designs at {len(tried)} values are too many at once. Give a smaller upto, or fewer designs."
-        )
+        raise SpecError(f"solve: {mesh.size} designs at {len(tried):,} values are too many at once. Give a smaller upto, or fewer designs.")
+    tried = np.asarray(tried, float)
     ordered = tried if find == "smallest" else tried[::-1]
     found = _boundary(question, ordered, not counted)
     law = (
@@ -290,7 +291,7 @@ def _whole(mesh, name, upto):
             raise SpecError(f"upto: {upto} is not a whole number from {least} on. Write one.")
         most = int(upto)
     first = -(-least // step) * step
-    return np.arange(first, max(most, first) + 1, step, dtype=float)
+    return range(first, max(most, first) + 1, step)
 
 
 def _grid(mesh, row):

@@ -117,10 +117,12 @@ def _best(blocks, best, top, over, group_by, columns):
         over = over if over is not None else list(blocks.dims)
         group_by = [dim for dim in blocks.dims if dim not in over]
     over = [dim for dim in (over or blocks.dims) if dim not in group_by]
+    shown = [*group_by, *(dim for dim in blocks.dims if dim not in group_by and dim in _varying(blocks))]
+    if not blocks.size:  # the condition leaves an axis without labels
+        return pd.DataFrame({column: [] for column in [*shown, name, *(columns or [])]})
     winners = Top(blocks, name, sign, group_by, over, top)
     for candidates in work_ahead(winners.worth_reading(), winners.look):
         winners.feed(*candidates)
-    shown = [*group_by, *(dim for dim in blocks.dims if dim not in group_by and dim in _varying(blocks))]
     return _winning(blocks, winners, group_by, [*shown, name, *(columns or [])], top > 1)
 
 

@@ -22,6 +22,8 @@ def table(blocks, text):
     quantity = blocks.number(text, "sensitivity")
     if blocks.size > LARGEST:
         raise SweepError(f"sensitivity: {blocks.size:,} points are too many for the exact split. Fix some axes with at.")
+    if not blocks.size:
+        raise SweepError("sensitivity: where leaves no labels of an axis. Widen it.")
     values, valid = np.full(blocks.shape, np.nan), 0
     for block in blocks:
         mask = block.full(block.mask())

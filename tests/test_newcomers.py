@@ -78,6 +78,11 @@ def test_a_query_of_half_a_sweep_says_so(tmp_path):
     code, out, error = sweep("query", "s.zarr", "--count", folder=tmp_path)
     assert code == 0 and "s.zarr: 1 of 3 blocks stored: the rest is missing" in error
     assert sweep("query", "s.zarr", "--count", "--quiet", folder=tmp_path)[2] == ""
+    assert sweep("query", "s.zarr", "--where", "link_gbps > 1e6", "--best", "step_time_s", folder=tmp_path)[::2] == (
+        0, error.replace("read 3", "read 0") + "no point matches\n",
+    )  # fmt: skip
+    code, _, error = sweep("query", "s.zarr", "--where", "tp > 100", "--sensitivity", "step_time_s", folder=tmp_path)
+    assert code == 2 and "Widen it" in error
     for part in (2, 3):
         run(Spec.from_dict(config), tmp_path / "s.zarr", part=(part, 3))
     assert "missing" not in sweep("query", "s.zarr", "--count", folder=tmp_path)[2]
@@ -113,3 +118,27 @@ def test_what_cannot_run_says_so_first(tmp_path):
 def test_an_infinite_port_has_a_step_and_no_warning(tmp_path):
     code, out, error = sweep("explain", "model=llama-3-8b", "accelerator=h100", "dp=64", "link_gbps=inf", folder=tmp_path)
     assert code == 0 and out and not error
+
+
+def test_a_block_that_is_missing_is_not_counted_by_its_status(tmp_path):
+    """A status on fewer axes is there with the first block that has it."""
+    config = {**CONFIG, "axes": {"link_gbps": [100, 200, 400], "tp": [4, 8]}, "store": {"block_points": 2}}
+    run(Spec.from_dict(config), tmp_path / "s.zarr", part=(1, 3))
+    for words in (("--count",), ("--where", "not (step_time_s < 0)", "--count")):
+        out = sweep("query", "s.zarr", *words, "--allow", "memory", folder=tmp_path)[1]
+        assert out.split()[2:] == ["2", "6"], words
+    assert len(sweep("query", "s.zarr", "--allow", "memory", folder=tmp_path)[1].splitlines()) == 3
+
+
+def test_a_run_writes_no_address(tmp_path):
+    (tmp_path / "c.yaml").write_text(json.dumps(CONFIG))
+    code, out, error = sweep("run", "c.yaml", "-o", "http://127.0.0.1:9/c.zarr", folder=tmp_path)
+    assert code == 2 and not out and "file system" in error and [one.name for one in tmp_path.iterdir()] == ["c.yaml"]
+
+
+def test_a_search_too_long_is_refused_before_it_takes_memory(tmp_path):
+    point = ("model=llama-3-70b", "accelerator=h100", "tp=8", "dp=128", "link_gbps=400", "--allow", "memory")
+    code, out, error = sweep("solve", "micro_batch", *point, "--upto", str(10**14), folder=tmp_path)
+    assert code == 2 and not out and "too many at once" in error
+    code, out, error = sweep("solve", "micro_batch", *point, "--upto", "64", "--find", "largest", folder=tmp_path)
+    assert code == 0 and "more than 64 was not tried" in error
