@@ -93,8 +93,8 @@ def calibrate(logs, name, accelerator, link_gbps, collective, ranks, runs, fabri
 @click.option("--fabric", required=True, metavar="NAME", help="Fabric preset that says what to expect.")
 @click.option("--accelerator", required=True, metavar="NAME", help="Accelerator preset.")
 @click.option("--collective", help="Collective, where the log does not say.")
-@click.option("--ranks", type=int, help="Ranks, where the log does not say.")
-@click.option("--nodes", type=int, help="Nodes, where the log does not say.")
+@click.option("--ranks", type=click.IntRange(1), help="Ranks, where the log does not say.")
+@click.option("--nodes", type=click.IntRange(1), help="Nodes, where the log does not say.")
 @click.option("--nccl", metavar="VERSION", help="Version of NCCL, where the log does not say: which algorithms it has.")
 @click.option(
     "--format",

@@ -48,6 +48,8 @@ def diagnose(path, fabric, accelerator, collective=None, ranks=None, nodes=None,
     """The ``Diagnosis`` of a log.  ``nccl``: its version, where the log does not say.  ``design``: quantities of a training step (as for ``sweep.evaluate``) that the shortfall is priced on."""
     chip = presets.find("accelerator", accelerator, "--accelerator").numbers
     network = presets.find("fabric", fabric, "--fabric")
+    if nccl and not nccl_versions.parse(nccl):
+        raise SweepError(f"--nccl {nccl}: is no version. Write one such as 2.21.5.")
     log = nccl_logs.read_log(path, collective, ranks)
     debug = nccl_debug.read_debug(path)
     if not log.curves and not debug.seen:

@@ -257,6 +257,7 @@ def _enough(p):
     """The sentence on the micro-batch, tokens and replicas for which the point's own port is enough."""
     port = amount(p.x.link_gbps / quantities.GBPS, "Gb/s")
     said = p.spec.fixed | {"link_gbps": p.x.link_gbps / quantities.GBPS}
+    said = {name: value if isinstance(value, str) else [value] for name, value in said.items()}  # a list insists: it is asked already
     rest = {name: value for name, value in said.items() if name != "micro_batch"}
     batch = inversions.search("micro_batch", allow=["memory"], **rest)
     least = batch.rows()[0]

@@ -21,7 +21,7 @@ def about(topic, **inputs):
     """The ``Worksheet`` of one of TOPICS."""
     if topic not in TOPICS:
         raise SweepError(f"about: {topic!r} is no topic. {did_you_mean(topic, TOPICS)}")
-    spec = Spec.from_inputs(("step_time_s",), **inputs)
+    spec = Spec.from_inputs(("step_time_s",), **inputs).single()
     if spec.mesh.axes:
         raise SweepError(f"{spec.mesh.dims[0]}: one point takes one value for each input.")
     point = spec.mesh.block()

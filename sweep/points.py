@@ -30,6 +30,7 @@ class Point:
     """One point of the model.  ``x``: completed inputs (SI); ``out``: outputs by name, in people's units, as floats."""
 
     def __init__(self, spec):
+        spec = spec.single()
         if spec.mesh.axes:
             name = spec.mesh.dims[0]
             raise SpecError(

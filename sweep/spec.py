@@ -9,13 +9,14 @@ config with presets and calibrations resolved to numbers: what a store keeps, an
 import hashlib
 import json
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from . import axes as axes_module
 from . import presets, rules, samples, values
 from ._kernels import quantities
 from .errors import SpecError, did_you_mean, listed
+from .mesh import Input, Mesh
 
 KEYS = ("title", "sample", "axes", "fixed", "where", "allow", "outputs", "reduce", "store", "precision")
 PRECISIONS = ("float64", "float32")
@@ -129,6 +130,16 @@ class Spec:
     def mesh(self):
         """The axes and inputs that the config means."""
         return axes_module.build(self.axes, self.fixed, _places(self.source))
+
+    def single(self):
+        """The same without axes where each has one label: in a question about one point, a list of one insists on its value."""
+        if self.mesh.size != 1 or any(axis.name not in {**quantities.INPUTS, **presets.TABLES} for axis in self.mesh.axes):
+            return self
+        labels = {axis.name: axis.labels.tolist()[0] for axis in self.mesh.axes}
+        inputs = {name: Input(entry.values.item() if entry.dims else entry.values) for name, entry in self.mesh.inputs.items()}
+        spec = replace(self, axes={}, fixed=self.fixed | labels)
+        spec.__dict__["mesh"] = Mesh((), inputs)
+        return spec
 
     def canonical(self):
         """Plain JSON values: labels of every axis, what moves along it, every constant resolved to a number.

@@ -142,3 +142,22 @@ def test_a_search_too_long_is_refused_before_it_takes_memory(tmp_path):
     assert code == 2 and not out and "too many at once" in error
     code, out, error = sweep("solve", "micro_batch", *point, "--upto", "64", "--find", "largest", folder=tmp_path)
     assert code == 0 and "more than 64 was not tried" in error
+
+
+def test_a_list_of_one_insists_at_one_point(tmp_path):
+    point = ("model=llama-3-8b", "accelerator=h100", "tp=8", "dp=64", "peak_tflops=[1979]")
+    for words in (("--section", "answer"), ("--about", "money")):
+        code, out, error = sweep("explain", *point, *words, folder=tmp_path)
+        assert code == 0 and out and not error, error
+    told = json.loads(sweep("explain", *point, "--format", "json", folder=tmp_path)[1])
+    assert {"name": "peak_tflops", "value": 1979, "source": "given", "unit": "TFLOP/s"} in told["inputs"]
+    assert sweep("explain", *point[:-1], "peak_tflops=[989, 1979]", folder=tmp_path)[0] == 2
+
+
+def test_a_log_is_of_a_version_and_of_nodes(tmp_path):
+    (tmp_path / "a.log").write_text("# all_reduce_perf\n 67108864 16777216 float sum -1 2900.0 23.14 43.2 0 2900.0 23.14 43.2 0\n")
+    asked = ("diagnose", "a.log", "--fabric", "infiniband", "--accelerator", "h100", "--ranks", "16")
+    assert sweep(*asked, "--nodes", "2", "--nccl", "2.21", folder=tmp_path)[0] == 0
+    for words in (("--nccl", "newest"), ("--nodes", "0"), ("--ranks", "-1")):
+        code, out, error = sweep(*asked, *words, folder=tmp_path)
+        assert code == 2 and not out and words[1] in error, words
