@@ -77,6 +77,12 @@ def config_folders():
     packaged = here / "configs" if (here / "configs").is_dir() else here.parent / "configs"
     folders = {}
     for folder in (Path("configs"), Path(home) / "overlap-sweep", packaged):
+        try:
+            (folder / "presets").stat()
+        except PermissionError:  # of a home that belongs to somebody else, as in a container
+            continue
+        except OSError:
+            pass
         folders.setdefault(folder.resolve(), folder)
     return list(folders.values())
 

@@ -161,3 +161,18 @@ def test_a_log_is_of_a_version_and_of_nodes(tmp_path):
     for words in (("--nccl", "newest"), ("--nodes", "0"), ("--ranks", "-1")):
         code, out, error = sweep(*asked, *words, folder=tmp_path)
         assert code == 2 and not out and words[1] in error, words
+
+
+def test_a_home_of_somebody_else_is_passed_over(tmp_path, monkeypatch):
+    from sweep import presets
+
+    plain = Path.stat
+
+    def stat(self, **words):
+        if self.is_relative_to(tmp_path):
+            raise PermissionError(13, "Permission denied", str(self))
+        return plain(self, **words)
+
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr(Path, "stat", stat)
+    assert "h100" in presets.read_table("accelerator") and presets.find_config("quickstart").is_file()
