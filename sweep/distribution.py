@@ -91,7 +91,7 @@ def _local_cluster(workers):
     logging.getLogger("distributed.nanny").setLevel(logging.WARNING)  # that a worker closed at the end is no news
 
     def options(place):
-        return {"nthreads": 1, "memory_limit": 0, "preload": PRELOAD, "env": _environment(place, workers)}
+        return {"nthreads": 1, "memory_limit": 0, "preload": PRELOAD, "env": _environment(place, workers), "silence_logs": logging.WARNING}
 
     scheduler = {"cls": Scheduler, "options": {"dashboard_address": "127.0.0.1:0", "host": "127.0.0.1"}}
     nannies = {place: {"cls": Nanny, "options": options(place)} for place in range(workers)}
