@@ -142,9 +142,7 @@ def _step(terms, costs, target, u):
 
     def least(value, slope):
         """The smallest step where the other terms together are at ``value`` and rise by ``slope``."""
-        rises = [(-value - more, slope + incline) for more, incline in lines[-1]]
-        # a candidate that is absent (-inf) has no step: of inf / slope the gradient is not a number, and min would spread it
-        return minimum(*(ratio(positive(left), where(left < float("inf"), rise, 0.0), float("inf")) for left, rise in rises))
+        return minimum(*(ratio(positive(-value - more), slope + incline, float("inf")) for more, incline in lines[-1]))
 
     return smallest(least, others)
 
@@ -308,9 +306,7 @@ def compute_delay(run, slowdown, comm_slowdown):
     result = [Candidate(0.0, {key: value * share * (1.0 + comm_slowdown) for key, value in run.counts.items()})]
     for item in run.candidates:  # kappa (W - w_k) + kappa (1+kappa_c)/(1+kappa) of the buckets before k
         before = plus(run.counts, item.counts, -1.0)
-        # a chunk that is not there has offset -inf, which a slow-down of 0 would make no number
-        result.append(Candidate(-slowdown * maximum(item.offset, -1e30),
-                                {key: value * share * (1.0 + comm_slowdown) for key, value in before.items()}))
+        result.append(Candidate(-slowdown * item.offset, {key: value * share * (1.0 + comm_slowdown) for key, value in before.items()}))
     return result
 
 

@@ -21,8 +21,9 @@ from .schedule import DUALPIPE, ONE_F_ONE_B, ZB_H1, held, slack_s
 from .sharding import backward_ends, chosen
 
 BUCKETS, SHARDED, RARE = 0, 1, 2
-NEVER = 1e30
-"""Seconds early of what a point does not have, in a term that may count 0 times (infinity would be no number)."""
+NEVER = 1e36
+"""Seconds early of a candidate that a point does not have: more than anything costs without a link (NO_LINK), and not infinite, for 0 times
+infinity, and its gradient, are no numbers."""
 
 
 class Way(NamedTuple):
@@ -110,7 +111,7 @@ def _buckets(x, work, times, net, shares, hop):
     for run, slack, slack_hops, on in stages:
         for item in contended(run, slow, comm_slow):
             late = item._replace(offset=item.offset - slack, counts=_less_hops(item.counts, slack_hops))
-            candidates.append(late if on is None else late._replace(offset=where(on, late.offset, -float("inf"))))
+            candidates.append(late if on is None else late._replace(offset=where(on, late.offset, -NEVER)))
     every = where((x.zero_stage == 2), x.micro_batches, 1.0)
     terms = [Term(candidates, every)]
     if not is_zero(slow) and x.at_most("pp") > 1:  # each stage's slow-down delays those below it, down to stage 0
@@ -187,14 +188,14 @@ def _chunks(x, lowest, middle, highest, gap, slack, slack_hops, late=0.0):
         for index in (1.0, x.vpp - 1.0):
             for item in middle.candidates:
                 counts = plus(plus(item.counts, middle.counts, index - 1.0), lowest.counts)
-                candidates.append(_earlier(x, item, counts, index, gap, where(several > 0, -late, -float("inf"))))
+                candidates.append(_earlier(x, item, counts, index, gap, where(several > 0, -late, -NEVER)))
         return _Run(candidates, plus(lowest.counts, middle.counts, x.vpp - 1.0), lowest.costs, None, None), slack, slack_hops, on
     candidates = [_earlier(x, item, plus(item.counts, middle.counts, x.vpp - 1.0), x.vpp - 1.0, gap, 0.0)
                   for item in highest.candidates]
     for index in (0.0, positive(x.vpp - 2.0)):
         for item in middle.candidates:
             candidates.append(_earlier(x, item, plus(item.counts, middle.counts, index), index, gap,
-                                       where(x.vpp > 1, 0.0, -float("inf"))))
+                                       where(x.vpp > 1, 0.0, -NEVER)))
     return _Run(candidates, plus(highest.counts, middle.counts, x.vpp - 1.0), highest.costs, None, None), slack, slack_hops, on
 
 
@@ -203,7 +204,7 @@ def _with_other(x, last, first):
     by the other's at once, when its slack is least, and one stream serves the buckets of both.
     """
     both = held(x) - 1.0
-    never = where(x.schedule == DUALPIPE, 0.0, -float("inf"))
+    never = where(x.schedule == DUALPIPE, 0.0, -NEVER)
     earlier = both * first.curve.seconds
     candidates = [Candidate(item.offset - earlier, plus(item.counts, first.counts, both)) for item in last.candidates]
     candidates += [item._replace(offset=item.offset + never) for item in first.candidates]
@@ -222,7 +223,7 @@ def _sustained(x, runs, stages, times):
     if last is not None:
         _, slack, slack_hops, on = stages[1]
         above = where(x.vpp > 1, x.vpp - 1.0, 0.0)
-        gone = 0.0 if on is None else where(on, 0.0, -float("inf"))
+        gone = 0.0 if on is None else where(on, 0.0, -NEVER)
         room = slack + above * x.pp * times.chunk_backward_s + positive(-gone)
         behind = _keeps_up(last, slow, room, slack_hops + above * x.pp, x.bucketing)
         if may_hold_two(x):  # the first stage's blocks follow
@@ -230,7 +231,7 @@ def _sustained(x, runs, stages, times):
             behind = [Candidate(item.offset + both * after.offset, plus(item.counts, after.counts, both)) for item in behind]
         result += behind
         if plain is not None and x.at_most("vpp") > 1:
-            only = where(x.vpp > 1, 0.0, float("inf"))
+            only = where(x.vpp > 1, 0.0, NEVER)
             result += _keeps_up(plain, slow, slack + only, slack_hops, x.bucketing)
     return result
 
